@@ -1,0 +1,64 @@
+// Readers for JSON of unknown shape. An admitted object is whatever its author sent: nothing here throws, and only own
+// properties are ever followed, so that keys like `__proto__` or `constructor` are plain data.
+
+/** A JSON object of unknown content. */
+export type JsonObject = { readonly [key: string]: unknown };
+
+/** The value as a JSON object; undefined for null, arrays and scalars. */
+export function record(value: unknown): JsonObject | undefined {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined;
+}
+
+/** The value as a list; empty for everything else. */
+export function list(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** The JSON objects of a list, others left out. */
+export function records(value: unknown): readonly JsonObject[] {
+  return list(value).filter((item): item is JsonObject => record(item) !== undefined);
+}
+
+/** The value as text; undefined for everything else. */
+export function text(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
+
+/** The value as a finite number; undefined for everything else. */
+export function number(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
+}
+
+/** The texts of a list, others left out. */
+export function texts(value: unknown): readonly string[] {
+  return list(value).filter((item): item is string => typeof item === 'string');
+}
+
+/** The value at a path of own properties, undefined where the path ends early. */
+export function at(value: unknown, ...path: readonly string[]): unknown {
+  let current: unknown = value;
+  for (const key of path) {
+    const object = record(current);
+    if (object === undefined || !Object.hasOwn(object, key)) return undefined;
+    current = object[key];
+  }
+  return current;
+}
+
+/** True when two JSON-like values (frozen projections among them) have the same content. Key order does not matter. */
+export function same(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null)
+    return Number.isNaN(a) && Number.isNaN(b);
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  if (Array.isArray(a) && Array.isArray(b)) {
+    return a.length === b.length && a.every((item, index) => same(item, b[index]));
+  }
+  const left = a as JsonObject;
+  const right = b as JsonObject;
+  const keys = Object.keys(left).filter(key => left[key] !== undefined);
+  return (
+    keys.length === Object.keys(right).filter(key => right[key] !== undefined).length &&
+    keys.every(key => Object.hasOwn(right, key) && same(left[key], right[key]))
+  );
+}

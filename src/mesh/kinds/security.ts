@@ -1,0 +1,109 @@
+import { at, record, records, text, texts } from '../../kube/json.ts';
+import { type GroupKind, groupKind, type ObjectRef } from '../../kube/kind.ts';
+import { type StringMap, stringMap } from '../../kube/labels.ts';
+import { type Meta, metaOf } from './meta.ts';
+
+export const AUTHORIZATION_POLICY = 'AuthorizationPolicy.security.istio.io';
+
+/** An Istio WorkloadSelector. `matchLabels` is undefined for `selector: {}`, which ambient attaches to nothing (I§12). */
+export interface WorkloadSelector {
+  readonly matchLabels?: StringMap;
+}
+
+/** One entry of `targetRefs` (or the legacy `targetRef`, which counts only without them). */
+export interface TargetRef extends ObjectRef {
+  /** True where the entry has a `namespace`; validation refuses it and nothing matches it. */
+  readonly namespaceWritten: boolean;
+}
+
+/** Which workloads or targets a policy is for; shared by every Istio kind that attaches by selector or targetRefs. */
+export interface Attachment {
+  readonly selector?: WorkloadSelector;
+  readonly targets: readonly TargetRef[];
+}
+
+export function attachmentOf(
+  namespace: string,
+  spec: unknown,
+  selectorKey: 'selector' | 'workloadSelector' = 'selector',
+): Attachment {
+  const wanted = record(at(spec, selectorKey));
+  const field = selectorKey === 'selector' ? 'matchLabels' : 'labels';
+  const matchLabels = record(at(wanted, field));
+  const plural = records(at(spec, 'targetRefs'));
+  const single = record(at(spec, 'targetRef'));
+  const references = plural.length > 0 ? plural : single === undefined ? [] : [single];
+  return {
+    ...(wanted === undefined
+      ? {}
+      : { selector: matchLabels === undefined ? {} : { matchLabels: stringMap(matchLabels) } }),
+    targets: references.map(reference => ({
+      kind: groupKind(text(reference['group']) ?? '', text(reference['kind']) ?? ''),
+      namespace,
+      name: text(reference['name']) ?? '',
+      namespaceWritten: (text(reference['namespace']) ?? '') !== '',
+    })),
+  };
+}
+
+/** Attribute (`paths`, `notPrincipals`, …) to its values, as in a `source` or an `operation`. */
+export type Match = Readonly<Record<string, readonly string[]>>;
+
+export interface AuthorizationRule {
+  /** undefined where the rule has no `from`. */
+  readonly from?: readonly Match[];
+  readonly to?: readonly Match[];
+  readonly when?: readonly {
+    readonly key: string;
+    readonly values: readonly string[];
+    readonly notValues: readonly string[];
+  }[];
+}
+
+export interface AuthorizationPolicy extends Meta, Attachment {
+  readonly action: 'ALLOW' | 'DENY' | 'AUDIT' | 'CUSTOM';
+  readonly provider?: string;
+  readonly rules: readonly AuthorizationRule[];
+}
+
+function match(value: unknown): Match {
+  const object = record(value);
+  const found = Object.create(null) as Record<string, readonly string[]>;
+  if (object !== undefined) {
+    for (const key of Object.keys(object)) {
+      const values = texts(object[key]);
+      if (values.length > 0) found[key] = values;
+    }
+  }
+  return Object.freeze(found);
+}
+
+function rule(value: unknown): AuthorizationRule {
+  const present = (key: string) => records(at(value, key));
+  const from = present('from').map(entry => match(entry['source']));
+  const to = present('to').map(entry => match(entry['operation']));
+  const when = present('when').map(entry => ({
+    key: text(entry['key']) ?? '',
+    values: texts(entry['values']),
+    notValues: texts(entry['notValues']),
+  }));
+  // `from: []` is no clause at all: the rule matches everything (I§12)
+  return { ...(from.length ? { from } : {}), ...(to.length ? { to } : {}), ...(when.length ? { when } : {}) };
+}
+
+const ACTIONS = ['ALLOW', 'DENY', 'AUDIT', 'CUSTOM'] as const;
+// protojson also takes the enum's number (istio.io/api security/v1beta1 AuthorizationPolicy.Action)
+const ACTION_NUMBERS = ['ALLOW', 'DENY', 'AUDIT', 'CUSTOM'] as const;
+
+export function authorizationPolicy(kind: GroupKind, namespace: string, object: unknown): AuthorizationPolicy {
+  const spec = at(object, 'spec');
+  const action = at(spec, 'action');
+  const provider = text(at(spec, 'provider', 'name'));
+  return {
+    ...metaOf(kind, namespace, object),
+    ...attachmentOf(namespace, spec),
+    action: (typeof action === 'number' ? ACTION_NUMBERS[action] : ACTIONS.find(known => known === action)) ?? 'ALLOW',
+    ...(provider === undefined ? {} : { provider }),
+    rules: records(at(spec, 'rules')).map(rule),
+  };
+}

@@ -1,0 +1,145 @@
+import { at, list, number, record, records, text, texts } from '../../kube/json.ts';
+import type { GroupKind } from '../../kube/kind.ts';
+import { NO_STRINGS, type StringMap } from '../../kube/labels.ts';
+import { annotationsOf, intern, labelsOf, type Meta, metaOf, type Owner, ownerOf } from './meta.ts';
+
+export interface ContainerPort {
+  readonly name: string;
+  readonly number: number;
+  readonly protocol: string;
+}
+
+export interface Container {
+  readonly name: string;
+  readonly image: string;
+  readonly ports: readonly ContainerPort[];
+  /** `restartPolicy` of a container: 'Always' under initContainers makes a native sidecar. */
+  readonly restartPolicy?: string;
+  /** True where the command or arguments end the proxy (`/quitquitquit`, `pilot-agent … exit`). */
+  readonly endsProxy: boolean;
+  /** True where the container has a command or arguments of its own. */
+  readonly hasCommand: boolean;
+  /** Environment by name; kept for Istio's own components only. */
+  readonly env: StringMap;
+  /** Arguments; kept for Istio's own components only. */
+  readonly args: readonly string[];
+}
+
+/** What a pod will be made from; for a bare Pod the pod itself. */
+export interface PodTemplate {
+  readonly labels: StringMap;
+  readonly annotations: StringMap;
+  readonly hostNetwork: boolean;
+  readonly nodeName?: string;
+  readonly nodeSelector: StringMap;
+  readonly serviceAccount: string;
+  readonly restartPolicy?: string;
+  readonly containers: readonly Container[];
+  readonly initContainers: readonly Container[];
+}
+
+/** Istio's own components, recognised by label in any namespace, or undefined for everybody else's workload. */
+export type MeshComponent = 'istiod' | 'ztunnel' | 'istio-cni' | 'gateway' | undefined;
+
+/** Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob, ReplicationController, Rollout or bare Pod. */
+export interface Workload extends Meta {
+  readonly template: PodTemplate;
+  readonly component: MeshComponent;
+  readonly replicas?: number;
+  readonly owner?: Owner;
+  /** True where only metadata is known (Pods and ReplicaSets of a live cluster): containers are not. */
+  readonly metadataOnly: boolean;
+}
+
+export const WORKLOAD_KINDS = [
+  'Pod',
+  'Deployment.apps',
+  'StatefulSet.apps',
+  'DaemonSet.apps',
+  'ReplicaSet.apps',
+  'Job.batch',
+  'CronJob.batch',
+  'ReplicationController',
+  'Rollout.argoproj.io',
+] as const satisfies readonly GroupKind[];
+export type WorkloadKind = (typeof WORKLOAD_KINDS)[number];
+
+const ENDS_PROXY = /quitquitquit|\/exit\b.*15020|15020.*\/exit\b|pkill\b.*(envoy|pilot-agent|istio)|scuttle/i;
+
+function container(value: unknown, component: MeshComponent): Container {
+  const command = [...texts(at(value, 'command')), ...texts(at(value, 'args'))];
+  const restartPolicy = text(at(value, 'restartPolicy'));
+  const env = Object.create(null) as Record<string, string>;
+  if (component !== undefined) {
+    for (const variable of records(at(value, 'env'))) {
+      const name = text(variable['name']);
+      if (name !== undefined) env[name] = text(variable['value']) ?? '';
+    }
+  }
+  return {
+    name: intern(text(at(value, 'name')) ?? ''),
+    image: intern(text(at(value, 'image')) ?? ''),
+    ports: records(at(value, 'ports')).flatMap(port => {
+      const containerPort = number(port['containerPort']);
+      if (containerPort === undefined) return [];
+      return [{ name: text(port['name']) ?? '', number: containerPort, protocol: text(port['protocol']) ?? 'TCP' }];
+    }),
+    ...(restartPolicy === undefined ? {} : { restartPolicy }),
+    endsProxy: command.length > 0 && ENDS_PROXY.test(command.join(' ')),
+    hasCommand: command.length > 0,
+    env: component === undefined ? NO_STRINGS : Object.freeze(env),
+    args: component === undefined ? [] : texts(at(value, 'args')),
+  };
+}
+
+function componentOf(labels: StringMap, templateLabels: StringMap): MeshComponent {
+  const app = templateLabels['app'] ?? labels['app'] ?? templateLabels['app.kubernetes.io/name'];
+  if (app === 'istiod' || templateLabels['istio'] === 'pilot') return 'istiod';
+  if (app === 'ztunnel') return 'ztunnel';
+  const k8sApp = templateLabels['k8s-app'];
+  if (k8sApp === 'istio-cni-node' || app === 'istio-cni-node' || app === 'istio-cni') return 'istio-cni';
+  return templateLabels['gateway.networking.k8s.io/gateway-name'] === undefined ? undefined : 'gateway';
+}
+
+/** The pod template of a workload of any kind, as a JSON value. */
+export function templateOf(kind: GroupKind, object: unknown): unknown {
+  if (kind === 'Pod') return object;
+  if (kind === 'CronJob.batch') return at(object, 'spec', 'jobTemplate', 'spec', 'template');
+  return at(object, 'spec', 'template');
+}
+
+/** Where the pod template of a workload stands in the object, for positions and patches. */
+export function templatePath(kind: GroupKind): readonly string[] {
+  if (kind === 'Pod') return [];
+  return kind === 'CronJob.batch' ? ['spec', 'jobTemplate', 'spec', 'template'] : ['spec', 'template'];
+}
+
+export function workload(kind: GroupKind, namespace: string, object: unknown): Workload {
+  const meta = metaOf(kind, namespace, object);
+  const template = templateOf(kind, object);
+  const spec = record(at(template, 'spec'));
+  const labels = kind === 'Pod' ? meta.labels : labelsOf(at(template, 'metadata'));
+  const component = componentOf(meta.labels, labels);
+  const owner = ownerOf(object);
+  const replicas = number(at(object, 'spec', 'replicas'));
+  const nodeName = text(spec?.['nodeName']);
+  const restartPolicy = text(spec?.['restartPolicy']);
+  return {
+    ...meta,
+    template: {
+      labels,
+      annotations: kind === 'Pod' ? meta.annotations : annotationsOf(at(template, 'metadata')),
+      hostNetwork: spec?.['hostNetwork'] === true,
+      ...(nodeName === undefined || nodeName === '' ? {} : { nodeName }),
+      nodeSelector: labelsOf({ labels: spec?.['nodeSelector'] }),
+      serviceAccount: intern(text(spec?.['serviceAccountName']) ?? text(spec?.['serviceAccount']) ?? 'default'),
+      ...(restartPolicy === undefined ? {} : { restartPolicy }),
+      containers: list(spec?.['containers']).map(item => container(item, component)),
+      initContainers: list(spec?.['initContainers']).map(item => container(item, component)),
+    },
+    component,
+    ...(replicas === undefined ? {} : { replicas }),
+    ...(owner === undefined ? {} : { owner }),
+    metadataOnly: spec === undefined,
+  };
+}
