@@ -98,12 +98,12 @@ export interface Policy<Options = unknown, Id extends string = string> {
   readonly findings: Readonly<Record<Id, FindingSpec>>;
   readonly options: z.ZodType<Options>;
   /** Judges one subject. Pure: the same subject and Mesh give the same reports in the same order. */
-  readonly check: (subject: Meta, context: CheckContext<Options>) => Iterable<Report<Id> | typeof PAUSE>;
+  check(subject: Meta, context: CheckContext<Options>): Iterable<Report<Id> | typeof PAUSE>;
   /**
    * The subjects, beside the changed object, whose findings a change may alter. May name too many, never too few: a property
    * test holds it against evaluating everything.
    */
-  readonly affected: (change: Change, context: ChangeContext) => Iterable<ObjectRef | typeof PAUSE>;
+  affected(change: Change, context: ChangeContext): Iterable<ObjectRef | typeof PAUSE>;
 }
 
 /** Checks the shape of a policy at compile time; finding ids are inferred from the table. */

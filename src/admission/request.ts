@@ -1,0 +1,104 @@
+// The envelope of an AdmissionReview (k8s.io/api/admission/v1), and the request that a bare object in a file would be.
+import { z } from 'zod';
+import { at, record, records, text } from '../kube/json.ts';
+import { groupKind, type ObjectRef, splitApiVersion, splitGroupKind } from '../kube/kind.ts';
+import type { Meta } from '../mesh/kinds/meta.ts';
+import { identify, isKind, KINDS, project } from '../mesh/kinds.ts';
+
+const kindSchema = z.object({ group: z.string(), version: z.string(), kind: z.string() });
+
+/** What Waywarden reads of a request; the rest is left alone. Objects are read by the projections, which are total. */
+export const requestSchema = z.object({
+  uid: z.string(),
+  kind: kindSchema,
+  requestKind: kindSchema.optional(),
+  subResource: z.string().nullish(),
+  name: z.string().nullish(),
+  namespace: z.string().nullish(),
+  operation: z.enum(['CREATE', 'UPDATE', 'DELETE', 'CONNECT']),
+  userInfo: z.object({ username: z.string().nullish(), groups: z.array(z.string()).nullish() }).nullish(),
+  object: z.unknown(),
+  oldObject: z.unknown(),
+  dryRun: z.boolean().nullish(),
+});
+
+export const reviewSchema = z.object({
+  apiVersion: z.literal('admission.k8s.io/v1'),
+  kind: z.literal('AdmissionReview'),
+  request: requestSchema,
+});
+
+export type AdmissionRequest = z.infer<typeof requestSchema>;
+
+/** The objects of a request, projected. */
+export interface Subject {
+  readonly ref: ObjectRef;
+  readonly before?: Meta;
+  readonly after?: Meta;
+  /** The version that the client wrote: `requestKind`, never the converted object's (facts/admission.md §a). */
+  readonly version: string;
+}
+
+/** What a request is about; undefined where it holds no object at all. */
+export function subjectOf(request: AdmissionRequest): Subject | undefined {
+  const { group, kind: kindName, version } = request.requestKind ?? request.kind;
+  const kind = groupKind(group, kindName);
+  const object = record(request.object);
+  const oldObject = record(request.oldObject);
+  const present = object ?? oldObject;
+  if (present === undefined) return undefined;
+  const scoped = isKind(kind) && KINDS[kind].scope === 'Cluster';
+  const namespace = scoped ? '' : request.namespace || text(at(present, 'metadata', 'namespace')) || '';
+  const after = request.operation === 'DELETE' || object === undefined ? undefined : project(kind, namespace, object);
+  const before = oldObject === undefined ? undefined : project(kind, namespace, oldObject);
+  const name = request.name || after?.name || before?.name || request.uid;
+  const named = (projected: Meta): Meta =>
+    projected.name === name ? projected : Object.freeze({ ...projected, name });
+  return {
+    ref: { kind, namespace, name },
+    ...(before === undefined ? {} : { before: named(before) }),
+    ...(after === undefined ? {} : { after: named(after) }),
+    version,
+  };
+}
+
+/**
+ * The versions by which earlier writers wrote an object: `managedFields` of the old object tell, else its `apiVersion`
+ * (which, converted, says nothing better). Status writers do not count.
+ */
+export function earlierVersions(oldObject: unknown): readonly string[] {
+  const managed = records(at(oldObject, 'metadata', 'managedFields'))
+    .filter(entry => (text(entry['subresource']) ?? '') === '')
+    .flatMap(entry => text(entry['apiVersion']) ?? []);
+  const versions = managed.length > 0 ? managed : [text(at(oldObject, 'apiVersion')) ?? ''];
+  return [...new Set(versions.filter(version => version !== '').map(version => splitApiVersion(version).version))];
+}
+
+export interface ObjectRequest {
+  readonly operation?: 'CREATE' | 'UPDATE' | 'DELETE';
+  readonly old?: unknown;
+  readonly dryRun?: boolean;
+}
+
+/**
+ * The request that writing this object would be. Undefined where it is no Kubernetes object.
+ * The operation defaults to UPDATE where there is an old object, else to CREATE.
+ */
+export function requestFor(object: unknown, { operation, old, dryRun }: ObjectRequest): AdmissionRequest | undefined {
+  const identity = identify(object);
+  if (identity === undefined) return undefined;
+  const asked = operation ?? (old === undefined ? 'CREATE' : 'UPDATE');
+  const { group, kind } = splitGroupKind(identity.kind);
+  return {
+    uid: '00000000-0000-0000-0000-000000000000',
+    kind: { group, version: identity.version, kind },
+    requestKind: { group, version: identity.version, kind },
+    name: identity.name,
+    namespace: identity.namespace,
+    operation: asked,
+    userInfo: { username: 'waywarden-review', groups: [] },
+    object: asked === 'DELETE' ? null : object,
+    oldObject: asked === 'DELETE' ? (old ?? object) : asked === 'CREATE' ? null : (old ?? null),
+    dryRun: dryRun ?? false,
+  };
+}
