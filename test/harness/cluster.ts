@@ -149,6 +149,9 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
       `--root-ca-file=${authority}`,
       '--use-service-account-credentials=true', // requests come from system:serviceaccount:kube-system:…, as with kubeadm
       '--leader-elect=false',
+      // At the default of 20 requests a second it takes 4 seconds until every controller has its own credentials.
+      '--kube-api-qps=1000',
+      '--kube-api-burst=1000',
       '--authentication-skip-lookup', // of a ConfigMap that holds client authorities; there are none here
       // The node controllers would judge our nodes by a network that does not exist.
       '--controllers=*,-node-ipam-controller,-node-lifecycle-controller,-node-route-controller,-cloud-node-lifecycle-controller',
@@ -175,7 +178,8 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
     return run(kubectlBinary ?? '', words, { input: options.input, env: { ...env, ...who } });
   };
   const stopApiServer = async (signal: NodeJS.Signals = 'SIGTERM') => {
-    await apiServer.stop(signal, 15_000);
+    // On SIGTERM it stops listening at once, but goes on as long as anybody watches, which is a minute or more.
+    await apiServer.stop(signal, 2_000);
   };
   const startApiServer = async () => {
     apiServer = launch('kube-apiserver', apiServerBinary ?? '', apiServerArgs);
