@@ -1,0 +1,130 @@
+// `affected` may name too many subjects, never too few: held against evaluating everything, over random meshes and changes.
+import { expect, test } from 'vitest';
+import { policies } from '../../policies/index.ts';
+import { difference, identityOf } from '../../src/engine/difference.ts';
+import type { Policy } from '../../src/engine/policy.ts';
+import { DEFAULT_SETTINGS } from '../../src/engine/settings.ts';
+import { refKey } from '../../src/kube/kind.ts';
+import { identify, isKind, project } from '../../src/mesh/kinds.ts';
+import type { Change } from '../../src/mesh/mesh.ts';
+import { overlay } from '../../src/mesh/overlay.ts';
+import { createStore } from '../../src/mesh/store.ts';
+import { anyMesh, anyObject, type Manifest } from '../generate/mesh.ts';
+import { seeded } from '../generate/random.ts';
+
+const RUNS = Number(process.env['AFFECTED_RUNS'] ?? 2000);
+const FIRST = Number(process.env['AFFECTED_SEED'] ?? 1);
+
+function projected(manifest: Manifest) {
+  const identity = identify(manifest);
+  if (identity === undefined) throw new Error(`no object: ${JSON.stringify(manifest)}`);
+  return project(identity.kind, identity.namespace, manifest);
+}
+
+/** The same policy, but every subject there is counts as affected. */
+function bruteForce(policy: Policy): Policy {
+  return {
+    ...policy,
+    check: (subject, context) => policy.check(subject, context),
+    *affected(_change, { after }) {
+      for (const kind of policy.subjects) if (isKind(kind)) yield* after.list(kind);
+    },
+  };
+}
+
+const bruteForced = policies.map(bruteForce);
+
+interface Situation {
+  readonly objects: readonly Manifest[];
+  readonly change: { readonly object: Manifest; readonly deleted: boolean };
+  readonly complete: boolean;
+}
+
+function situation(seed: number): Situation {
+  const random = seeded(seed);
+  const objects = anyMesh(random);
+  const deleted = random.chance(0.3);
+  const known = random.chance(0.5) || deleted;
+  const picked = random.pick(objects);
+  let object = known ? picked : anyObject(random);
+  if (known && !deleted) {
+    // another object of the same identity, where chance makes one
+    const identity = refKey(projected(picked));
+    for (let attempt = 0; attempt < 200; attempt += 1) {
+      const other = anyObject(random);
+      if (refKey(projected(other)) === identity) {
+        object = other;
+        break;
+      }
+    }
+  }
+  return { objects, change: { object, deleted }, complete: random.chance(0.85) };
+}
+
+async function findingsOf(
+  { objects, change, complete }: Situation,
+  judges: readonly Policy[],
+): Promise<readonly string[]> {
+  const store = createStore({ complete: kind => complete && kind !== 'Namespace' });
+  for (const object of objects) store.put(projected(object));
+  const changed = projected(change.object);
+  const before = store.object(changed);
+  const made: Change = {
+    ref: { kind: changed.kind, namespace: changed.namespace, name: changed.name },
+    ...(before === undefined ? {} : { before }),
+    ...(change.deleted ? {} : { after: changed }),
+  };
+  const answer = await difference({
+    policies: judges,
+    settings: DEFAULT_SETTINGS,
+    before: store,
+    after: overlay(store, [made]),
+    changes: [made],
+    stage: 'validate',
+    now: Date.parse('2026-11-30T00:00:00Z'),
+  });
+  return answer.findings
+    .map(finding => `${identityOf(finding.policy, finding.subject, finding)} ${finding.action} ${finding.standing}`)
+    .sort();
+}
+
+/** The same defect with as few objects as show it. */
+async function shrunk(found: Situation): Promise<Situation> {
+  let smallest = found;
+  for (let progress = true; progress; ) {
+    progress = false;
+    for (const object of smallest.objects) {
+      const smaller = { ...smallest, objects: smallest.objects.filter(other => other !== object) };
+      if ((await missing(smaller)).length > 0) {
+        smallest = smaller;
+        progress = true;
+        break;
+      }
+    }
+  }
+  return smallest;
+}
+
+async function missing(at: Situation): Promise<readonly string[]> {
+  const found = await findingsOf(at, policies);
+  const all = await findingsOf(at, bruteForced);
+  return all.filter(finding => !found.includes(finding));
+}
+
+test(`affected names every subject that a change concerns (${RUNS} meshes and changes from seed ${FIRST})`, async () => {
+  let changesWithFindings = 0;
+  for (let seed = FIRST; seed < FIRST + RUNS; seed += 1) {
+    const at = situation(seed);
+    const all = await findingsOf(at, bruteForced);
+    if (all.length > 0) changesWithFindings += 1;
+    const found = await findingsOf(at, policies);
+    if (all.length !== found.length || all.some((finding, index) => finding !== found[index])) {
+      const small = await shrunk(at);
+      expect.fail(
+        `seed ${seed}: not found:\n${(await missing(small)).join('\n')}\nmore than all: ${found.filter(one => !all.includes(one)).join('\n')}\nin ${JSON.stringify(small, undefined, 1)}`,
+      );
+    }
+  }
+  // a generator that never provokes a finding would prove nothing
+  expect(changesWithFindings).toBeGreaterThan(RUNS / 10);
+}, 300_000);
