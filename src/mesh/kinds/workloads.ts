@@ -19,6 +19,8 @@ export interface Container {
   readonly endsProxy: boolean;
   /** True where the container has a command or arguments of its own. */
   readonly hasCommand: boolean;
+  /** True where its arguments run Istio's proxy as a gateway (`proxy router`). */
+  readonly router: boolean;
   /** Environment by name; kept for Istio's own components only. */
   readonly env: StringMap;
   /** Arguments; kept for Istio's own components only. */
@@ -87,6 +89,7 @@ function container(value: unknown, component: MeshComponent): Container {
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
     endsProxy: command.length > 0 && ENDS_PROXY.test(command.join(' ')),
     hasCommand: command.length > 0,
+    router: command.includes('proxy') && command.includes('router'),
     env: component === undefined ? NO_STRINGS : Object.freeze(env),
     args: component === undefined ? [] : texts(at(value, 'args')),
   };
