@@ -1,4 +1,5 @@
-import { connect, createServer, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
+import { dial, join, listen } from './tcp.ts';
 
 export interface Balancer {
   port: number;
@@ -9,29 +10,6 @@ export interface Balancer {
   stop(): Promise<void>;
 }
 
-function dial(port: number): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-    socket.once('error', reject);
-    socket.once('connect', () => {
-      socket.off('error', reject);
-      resolve(socket);
-    });
-  });
-}
-
-/** Joins two sockets; when one breaks the other does too, when one ends so does its other half. */
-function join(client: Socket, replica: Socket): void {
-  for (const [from, to] of [
-    [client, replica],
-    [replica, client],
-  ] as const) {
-    from.pipe(to);
-    from.on('error', () => to.destroy());
-    from.on('close', () => to.destroy());
-  }
-}
-
 /**
  * Stands in for a Service in front of several replicas: each new TCP connection goes to the next of them, and past those
  * that refuse it. Where all refuse, or there is none, the client's connection is reset.
@@ -40,12 +18,8 @@ export async function startBalancer(ports: number[] = [], listenOn = 0): Promise
   let replicas = ports;
   let turn = 0;
   const given = new Map<number, number>();
-  const clients = new Set<Socket>();
 
   async function accept(client: Socket): Promise<void> {
-    clients.add(client);
-    client.once('close', () => clients.delete(client));
-    client.on('error', () => {});
     const candidates = [...replicas];
     const first = turn++;
     for (let tried = 0; tried < candidates.length; tried++) {
@@ -64,21 +38,13 @@ export async function startBalancer(ports: number[] = [], listenOn = 0): Promise
     client.resetAndDestroy();
   }
 
-  const server = createServer({ allowHalfOpen: true }, client => void accept(client));
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(listenOn, '127.0.0.1', resolve);
-  });
-  const address = server.address();
+  const listener = await listen(listenOn, client => void accept(client));
   return {
-    port: typeof address === 'object' && address ? address.port : listenOn,
+    port: listener.port,
     use(next) {
       replicas = next;
     },
     connections: () => new Map(given),
-    async stop() {
-      for (const client of clients) client.destroy();
-      await new Promise(resolve => server.close(resolve));
-    },
+    stop: listener.stop,
   };
 }

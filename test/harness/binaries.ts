@@ -104,6 +104,10 @@ const toStderr: Progress = line => process.stderr.write(`${line}\n`);
 async function build(set: SetName, progress: Progress): Promise<void> {
   const recipe: Recipe = recipes[set];
   const target = setFolder(set);
+  // What a build that was killed left behind; nobody else builds now.
+  for (const name of readdirSync(cache)) {
+    if (name.startsWith('building-')) rmSync(join(cache, name), { recursive: true, force: true });
+  }
   // Go wants the module's sources in one folder, and this repository's is for reading: build in a copy.
   const work = mkdtempSync(join(cache, `building-${set}-`));
   try {

@@ -11,7 +11,7 @@ const groups: Record<string, SetName[]> = {
   helm: ['helm'],
 };
 
-/** With these three in KUBEBUILDER_ASSETS, etcd need not be built; the set with the controller manager still is. */
+/** With KUBEBUILDER_ASSETS etcd need not be built; Kubernetes must, since no controller manager comes with those. */
 function given(set: SetName): boolean {
   const assets = process.env['KUBEBUILDER_ASSETS'];
   return set === 'etcd' && assets !== undefined && existsSync(join(assets, 'etcd'));
@@ -26,7 +26,12 @@ for (const name of asked.length ? asked : ['all']) {
   }
   for (const set of sets) {
     if (given(set)) continue;
-    await ensureSet(set, console.log);
+    try {
+      await ensureSet(set, console.log);
+    } catch (error) {
+      console.error(error instanceof Error ? error.message : error);
+      process.exit(1);
+    }
     console.log(`${set}: ${setFolder(set)}`);
   }
 }
