@@ -16,6 +16,7 @@ import {
   type WebhookConfiguration,
   webhookConfiguration,
 } from './kinds/cluster.ts';
+import { type DestinationRule, destinationRule } from './kinds/destinationrules.ts';
 import {
   type BackendTlsPolicy,
   backendTlsPolicy,
@@ -32,6 +33,13 @@ import {
 } from './kinds/gateways.ts';
 import { type InferencePool, inferencePool, type PoolReferrer, poolReferrer } from './kinds/inference.ts';
 import type { Meta } from './kinds/meta.ts';
+import { type NetworkPolicy, networkPolicy } from './kinds/network.ts';
+import {
+  type HorizontalPodAutoscaler,
+  horizontalPodAutoscaler,
+  type PodDisruptionBudget,
+  podDisruptionBudget,
+} from './kinds/scaling.ts';
 import { type AuthorizationPolicy, authorizationPolicy } from './kinds/security.ts';
 import {
   type Service,
@@ -54,6 +62,10 @@ export interface Projections {
   Service: Service;
   'ServiceEntry.networking.istio.io': ServiceEntry;
   'WorkloadEntry.networking.istio.io': WorkloadEntry;
+  'DestinationRule.networking.istio.io': DestinationRule;
+  'NetworkPolicy.networking.k8s.io': NetworkPolicy;
+  'HorizontalPodAutoscaler.autoscaling': HorizontalPodAutoscaler;
+  'PodDisruptionBudget.policy': PodDisruptionBudget;
   Pod: Workload;
   'Deployment.apps': Workload;
   'StatefulSet.apps': Workload;
@@ -138,6 +150,10 @@ export const KINDS: { readonly [K in Kind]: KindFacts<Projections[K]> } = {
   Service: entry('services', 'v1', service),
   'ServiceEntry.networking.istio.io': entry('serviceentries', 'v1', serviceEntry),
   'WorkloadEntry.networking.istio.io': entry('workloadentries', 'v1', workloadEntry),
+  'DestinationRule.networking.istio.io': entry('destinationrules', 'v1', destinationRule),
+  'NetworkPolicy.networking.k8s.io': entry('networkpolicies', 'v1', networkPolicy),
+  'HorizontalPodAutoscaler.autoscaling': entry('horizontalpodautoscalers', 'v2', horizontalPodAutoscaler),
+  'PodDisruptionBudget.policy': entry('poddisruptionbudgets', 'v1', podDisruptionBudget),
   Pod: entry('pods', 'v1', workload),
   'Deployment.apps': entry('deployments', 'v1', workload),
   'StatefulSet.apps': entry('statefulsets', 'v1', workload),

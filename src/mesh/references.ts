@@ -1,20 +1,46 @@
 // What a projection refers to. The store keeps these turned around, so that a Service finds the policies that target it and
 // a Gateway the namespaces that name it as their waypoint, without a search.
 import { type GroupKind, refKey } from '../kube/kind.ts';
-import { type BackendTlsPolicy, GATEWAY, ROUTE_KINDS, type Route } from './kinds/gateways.ts';
+import { DESTINATION_RULE, type DestinationRule, fullHost } from './kinds/destinationrules.ts';
+import { type BackendTlsPolicy, GATEWAY, type Gateway, ROUTE_KINDS, type Route } from './kinds/gateways.ts';
 import type { InferencePool, PoolReferrer } from './kinds/inference.ts';
 import type { Meta } from './kinds/meta.ts';
-import type { Attachment } from './kinds/security.ts';
+import type { HorizontalPodAutoscaler } from './kinds/scaling.ts';
+import { type Attachment, AUTHORIZATION_POLICY } from './kinds/security.ts';
+import type { ServiceEntry } from './kinds/services.ts';
 import { WORKLOAD_KINDS, type Workload } from './kinds/workloads.ts';
 
-/** The key of one thing that is referred to: an object, or a role such as `component/istiod`. */
+/** The key of one thing that is referred to: an object, a role such as `component/istiod`, or a host. */
 export type ReferenceKey = string;
+
+const SERVICE_HOST = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.|$)/;
+
+/**
+ * A host of a ServiceEntry or a DestinationRule. The host of a Kubernetes Service is the Service, whatever the cluster's domain is
+ * called.
+ */
+export function hostKey(host: string): ReferenceKey {
+  const [, name, namespace] = SERVICE_HOST.exec(host) ?? [];
+  return name === undefined || namespace === undefined
+    ? `host/${host.toLowerCase()}`
+    : refKey({ kind: 'Service', namespace, name });
+}
+
+/** AuthorizationPolicies that have `istio.io/dry-run`, as an annotation or a label. */
+export const DRY_RUN_KEY: ReferenceKey = 'istio.io/dry-run';
+
+/** ConfigMaps with defaults for the Gateways of a class (`gateway.istio.io/defaults-for-class`). */
+export function classDefaultsKey(className: string): ReferenceKey {
+  return `class-defaults/${className}`;
+}
 
 /** Objects that play a part of Istio's own: `component/istiod`, `component/ztunnel`, `component/istio-cni`. */
 export function componentKey(component: 'istiod' | 'ztunnel' | 'istio-cni' | 'gateway'): ReferenceKey {
   return `component/${component}`;
 }
 
+const DRY_RUN = 'istio.io/dry-run';
+const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
 
@@ -51,5 +77,18 @@ export function referencesOf(object: Meta): readonly ReferenceKey[] {
   if (picker !== undefined) keys.push(refKey({ kind: picker.kind, namespace: object.namespace, name: picker.name }));
   const { pool } = object as Partial<PoolReferrer>;
   if (pool !== undefined) keys.push(refKey({ kind: pool.kind, namespace: object.namespace, name: pool.name }));
+  if (object.kind === GATEWAY) {
+    const { parameters } = object as Gateway;
+    if (parameters !== undefined) keys.push(refKey({ kind: 'ConfigMap', namespace: own, name: parameters }));
+  }
+  const { target } = object as Partial<HorizontalPodAutoscaler>;
+  if (target !== undefined) keys.push(refKey(target));
+  const { hosts } = object as Partial<ServiceEntry>;
+  if (object.kind === SERVICE_ENTRY && hosts !== undefined) keys.push(...new Set(hosts.map(hostKey)));
+  if (object.kind === DESTINATION_RULE) keys.push(hostKey(fullHost((object as DestinationRule).host, own)));
+  if (object.kind === AUTHORIZATION_POLICY && (object.annotations[DRY_RUN] ?? object.labels[DRY_RUN]) !== undefined)
+    keys.push(DRY_RUN_KEY);
+  const className = object.kind === 'ConfigMap' ? object.labels['gateway.istio.io/defaults-for-class'] : undefined;
+  if (className !== undefined) keys.push(classDefaultsKey(className));
   return keys;
 }
