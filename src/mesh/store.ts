@@ -22,8 +22,8 @@ export interface Store extends Mesh {
 
 export interface StoreOptions {
   readonly declared?: Declared;
-  /** Whether the source knows every object of a kind. Asked at each look-up that finds nothing. */
-  readonly complete: (kind: GroupKind, store: Mesh) => boolean;
+  /** Whether the source knows every object of a kind, or whether it would know this one. Asked at each look-up that finds nothing. */
+  readonly complete: (kind: GroupKind, store: Mesh, ref?: ObjectRef) => boolean;
 }
 
 export const NOTHING_DECLARED: Declared = Object.freeze({ controlPlanes: Object.freeze([]) });
@@ -141,7 +141,7 @@ export function createStore(options: StoreOptions): Store {
     },
     find<K extends Kind>(kind: K, namespace: string, name: string): Lookup<Projections[K]> {
       const found = byName(kind, namespace).get(name) as Projections[K] | undefined;
-      return found ?? (options.complete(kind, store) ? 'absent' : 'unknown');
+      return found ?? (options.complete(kind, store, { kind, namespace, name }) ? 'absent' : 'unknown');
     },
     get<K extends Kind>(kind: K, namespace: string, name: string) {
       return byName(kind, namespace).get(name) as Projections[K] | undefined;
