@@ -1,4 +1,5 @@
 // Every policy. To add one: a folder, and a line here.
 import type { Policy } from '../src/engine/policy.ts';
+import { meshLabels } from './mesh-labels/policy.ts';
 
-export const policies: readonly Policy[] = [];
+export const policies: readonly Policy[] = [meshLabels];

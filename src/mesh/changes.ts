@@ -1,0 +1,15 @@
+// Which facts about the control plane a change may alter: what `affected` asks before it names every subject of a kind.
+import type { Workload } from './kinds/workloads.ts';
+import type { Change } from './mesh.ts';
+
+const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
+
+/**
+ * True where a change may alter a fact that rests on istiod: its release, settings, revision tags, MeshConfig, or which
+ * namespaces it watches. ConfigMaps count by their name: `istio` and `istio-…` are the ones that istiod reads.
+ */
+export function touchesControlPlane({ ref, before, after }: Change): boolean {
+  if (ref.kind === WEBHOOKS) return true;
+  if (ref.kind === 'ConfigMap') return ref.name === 'istio' || ref.name.startsWith('istio-');
+  return [before, after].some(object => (object as Workload | undefined)?.component === 'istiod');
+}
