@@ -1,0 +1,248 @@
+// The documents of a manifest's text, YAML or JSON, as kubectl would read them; and, only when asked, where in the text a value
+// stands. Positions cost more than the values do, and few values have something to be said about them.
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  parseAllDocuments,
+  type ScalarTag,
+  type Tags,
+  type Node as YamlNode,
+} from 'yaml';
+import { jsonMembers, jsonMistakeOffset, jsonOffset } from './json-offsets.ts';
+import { type Mark, parsePlainYaml } from './plain-yaml.ts';
+import { plainScalar } from './scalars.ts';
+
+/** One document of a text. */
+export interface TextDocument {
+  readonly value: unknown;
+  /** Offset of the value that a path of keys and indexes leads to, or of the last part of the path that is there. */
+  offset(path: readonly string[]): number;
+}
+
+/** A text that cannot be read, with the offset of the mistake. */
+export class UnreadableText extends Error {
+  readonly offset: number;
+  constructor(message: string, offset: number) {
+    super(message);
+    this.name = 'UnreadableText';
+    this.offset = offset;
+  }
+}
+
+/** How often aliases may be followed in one document: enough for a manifest, too little for "a billion laughs". */
+const ALIASES = 1000;
+
+/** Every unquoted scalar read as kubectl does (scalars.ts). */
+const plainTag: ScalarTag = {
+  tag: 'tag:waywarden,2026:plain',
+  default: true,
+  test: /^(?!<<$)/s,
+  resolve: source => plainScalar(source),
+};
+
+const FULL = {
+  version: '1.2',
+  merge: true,
+  logLevel: 'silent',
+  prettyErrors: false,
+  uniqueKeys: true,
+  customTags: (tags: Tags): Tags => [plainTag, ...tags],
+} as const;
+
+/** Lone `---` lines part documents wherever they stand: YAML forbids them within scalars (spec 1.2, c-forbidden). */
+const MARKER = /(?<![^\n])(?:---|\.\.\.)(?![^ \t\r\n])/g;
+
+interface Chunk {
+  readonly start: number;
+  readonly end: number;
+  /** True where content stands on the line of the marker: only the full parser reads that. */
+  readonly inline: boolean;
+}
+
+/** The parts of a text between its markers; undefined where directives (%YAML, %TAG) make that more than cutting. */
+function chunksOf(text: string): readonly Chunk[] | undefined {
+  if (/(?<![^\n])%/.test(text)) return undefined;
+  const chunks: Chunk[] = [];
+  let start = 0;
+  let inline = false;
+  for (const marker of text.matchAll(MARKER)) {
+    chunks.push({ start, end: marker.index, inline });
+    const line = text.indexOf('\n', marker.index);
+    const lineEnd = line < 0 ? text.length : line;
+    const rest = text.slice(marker.index + 3, lineEnd).trim();
+    inline = rest !== '' && !rest.startsWith('#');
+    start = inline ? marker.index : Math.min(lineEnd + 1, text.length);
+  }
+  chunks.push({ start, end: text.length, inline });
+  return chunks;
+}
+
+function offsetInNode(node: unknown, path: readonly string[], base: number): number {
+  let current = node;
+  let offset = (node as YamlNode | null)?.range?.[0] ?? 0;
+  for (const part of path) {
+    if (isMap(current)) {
+      const pair = current.items.find(({ key }) => isScalar(key) && String(key.value) === part);
+      if (pair === undefined) break;
+      offset = (pair.key as YamlNode).range?.[0] ?? offset;
+      current = pair.value;
+    } else if (isSeq(current)) {
+      const item = current.items[Number(part)] as YamlNode | undefined;
+      if (item === undefined) break;
+      offset = item.range?.[0] ?? offset;
+      current = item;
+    } else break;
+    if (isAlias(current)) break;
+  }
+  return base + offset;
+}
+
+function fromYaml(document: Document.Parsed, base: number): TextDocument {
+  const [error] = document.errors;
+  if (error !== undefined) {
+    const [line = ''] = error.message.split('\n');
+    throw new UnreadableText(
+      error.code === 'DUPLICATE_KEY' ? 'this key stands twice in one mapping' : line.replace(/:$/, ''),
+      base + error.pos[0],
+    );
+  }
+  try {
+    return {
+      value: document.toJS({ maxAliasCount: ALIASES }) as unknown,
+      offset: path => offsetInNode(document.contents, path, base),
+    };
+  } catch (error) {
+    throw new UnreadableText(
+      error instanceof ReferenceError
+        ? 'aliases multiply here beyond measure, or refer to nothing'
+        : 'nested too deeply',
+      base + (document.contents?.range[0] ?? 0),
+    );
+  }
+}
+
+/** The documents of a text by the full parser alone: what the quick reader is held against. */
+export function readFully(text: string): readonly TextDocument[] {
+  return fullParse(text, 0).filter(({ value }) => value !== null);
+}
+
+function fullParse(text: string, base: number): readonly TextDocument[] {
+  let documents: ReturnType<typeof parseAllDocuments>;
+  try {
+    documents = parseAllDocuments(text, FULL);
+  } catch (error) {
+    throw new UnreadableText(error instanceof RangeError ? 'nested too deeply' : String(error), base);
+  }
+  return [...documents].map(document => fromYaml(document as Document.Parsed, base));
+}
+
+type Offsets = Map<object, Map<string, number>>;
+
+/** Offsets in plain YAML, found by reading that part of it once more. */
+function plainOffsets(text: string, chunk: Chunk, items: readonly number[]): TextDocument['offset'] {
+  let last: { readonly item: string; readonly find: (path: readonly string[]) => number } | undefined;
+
+  function reread(start: number, end: number): (path: readonly string[]) => number {
+    const offsets: Offsets = new Map();
+    const mark: Mark = (container, key, offset) => {
+      const known = offsets.get(container);
+      if (known === undefined) offsets.set(container, new Map([[String(key), offset]]));
+      else known.set(String(key), offset);
+    };
+    const root = parsePlainYaml(text, { start, end, mark })?.value;
+    return path => {
+      let current: unknown = root;
+      let offset = start;
+      for (const part of path) {
+        const found = typeof current === 'object' && current !== null ? offsets.get(current)?.get(part) : undefined;
+        if (found === undefined) break;
+        offset = found;
+        current = (current as Record<string, unknown>)[part];
+      }
+      return offset;
+    };
+  }
+
+  return path => {
+    const [list, index = '', ...rest] = path;
+    const start = items[Number(index)];
+    const end = items[Number(index) + 1];
+    // of a long List only the element asked for
+    const inItem = list === 'items' && start !== undefined && end !== undefined;
+    const item = inItem ? index : '';
+    if (last?.item !== item) last = { item, find: inItem ? reread(start, end) : reread(chunk.start, chunk.end) };
+    return last.find(inItem ? ['0', ...rest] : path);
+  };
+}
+
+function firstContent(text: string, { start, end }: Chunk): number {
+  const blank = /(?:[ \t\r\n]|#[^\n]*)*/y;
+  blank.lastIndex = start;
+  return Math.min(end, start + (blank.exec(text)?.[0].length ?? 0));
+}
+
+function jsonOffsets(text: string, start: number): TextDocument['offset'] {
+  let items: readonly number[] | undefined;
+  return path => {
+    const [list, index, ...rest] = path;
+    if (list !== 'items' || index === undefined) return jsonOffset(text, start, path);
+    if (items === undefined) {
+      const member = [...jsonMembers(text, start)].findLast(({ key }) => key === 'items');
+      items = member === undefined ? [] : [...jsonMembers(text, member.value)].map(({ value }) => value);
+    }
+    const found = items[Number(index)];
+    return found === undefined ? jsonOffset(text, start, ['items']) : jsonOffset(text, found, rest);
+  };
+}
+
+function fromJson(text: string): TextDocument | undefined {
+  try {
+    return { value: JSON.parse(text) as unknown, offset: jsonOffsets(text, 0) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** What is wrong with JSON text, and where. */
+function jsonMistake(text: string): UnreadableText {
+  const offset = jsonMistakeOffset(text);
+  const found = text.slice(offset, offset + 12).split(/\s/)[0] ?? '';
+  return new UnreadableText(
+    offset >= text.trimEnd().length
+      ? 'the JSON ends here before it is complete'
+      : `no valid JSON from here on: ${found}`,
+    offset,
+  );
+}
+
+/**
+ * The documents of a text, empty ones left out. `json` says that it is meant as JSON, so that its mistakes are told as those
+ * of JSON. Throws {@link UnreadableText}.
+ */
+export function documentsOf(text: string, json = false): readonly TextDocument[] {
+  return read(text, json).filter(({ value }) => value !== null);
+}
+
+function read(text: string, json: boolean): readonly TextDocument[] {
+  const begin = text.trimStart().charAt(0);
+  if (begin === '') return [];
+  if (begin === '{' || begin === '[') {
+    const document = fromJson(text);
+    if (document !== undefined) return [document];
+  }
+  if (json) throw jsonMistake(text);
+  const chunks = chunksOf(text);
+  if (chunks === undefined) return fullParse(text, 0);
+  return chunks.flatMap(chunk => {
+    if (firstContent(text, chunk) >= chunk.end) return [];
+    const items: number[] = [];
+    const plain = chunk.inline
+      ? undefined
+      : parsePlainYaml(text, { start: chunk.start, end: chunk.end, item: offset => items.push(offset) });
+    if (plain !== undefined) return [{ value: plain.value, offset: plainOffsets(text, chunk, items) }];
+    return fullParse(text.slice(chunk.start, chunk.end), chunk.start);
+  });
+}

@@ -1,0 +1,117 @@
+// Where a value stands in JSON text. Nothing is parsed: the text has been by JSON.parse, so it is known to be well formed.
+
+const QUOTE = 34;
+const BACKSLASH = 92;
+
+function skipSpace(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && text.charCodeAt(at) <= 32) at += 1;
+  return at;
+}
+
+/** The offset behind the string that begins here. */
+function skipString(text: string, from: number): number {
+  for (let at = from + 1; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === BACKSLASH) at += 1;
+    else if (code === QUOTE) return at + 1;
+  }
+  return text.length;
+}
+
+/** The offset behind the value that begins here. */
+function skipValue(text: string, from: number): number {
+  let depth = 0;
+  for (let at = from; at < text.length; ) {
+    const character = text.charAt(at);
+    if (character === '"') {
+      at = skipString(text, at);
+      if (depth === 0) return at;
+      continue;
+    }
+    if (character === '{' || character === '[') depth += 1;
+    else if (character === '}' || character === ']') {
+      if (depth === 0) return at;
+      depth -= 1;
+      if (depth === 0) return at + 1;
+    } else if (depth === 0 && (character === ',' || character.charCodeAt(0) <= 32)) return at;
+    at += 1;
+  }
+  return text.length;
+}
+
+/** One member of an object, or one element of a list. */
+interface Member {
+  /** The key as it is meant; the index of an element as text. */
+  readonly key: string;
+  /** Where its key begins; for an element where its value begins. */
+  readonly offset: number;
+  /** Where its value begins. */
+  readonly value: number;
+}
+
+/** The members of the object or list that begins at an offset; none of a scalar. */
+export function* jsonMembers(text: string, from: number): Generator<Member> {
+  const start = skipSpace(text, from);
+  const isObject = text.charAt(start) === '{';
+  if (!isObject && text.charAt(start) !== '[') return;
+  let at = skipSpace(text, start + 1);
+  for (let index = 0; at < text.length && text.charAt(at) !== '}' && text.charAt(at) !== ']'; index += 1) {
+    const offset = at;
+    let key = String(index);
+    if (isObject) {
+      const end = skipString(text, at);
+      key = JSON.parse(text.slice(at, end)) as string;
+      at = skipSpace(text, skipSpace(text, end) + 1);
+    }
+    yield { key, offset, value: at };
+    at = skipSpace(text, skipValue(text, at));
+    if (text.charAt(at) === ',') at = skipSpace(text, at + 1);
+  }
+}
+
+/** The offset of what a path leads to (its key, where it has one), or of the last part of the path that is there. */
+export function jsonOffset(text: string, from: number, path: readonly string[]): number {
+  let offset = skipSpace(text, from);
+  let value = offset;
+  for (const part of path) {
+    let found: Member | undefined;
+    // of two equal keys JSON.parse takes the last
+    for (const member of jsonMembers(text, value)) if (member.key === part) found = member;
+    if (found === undefined) return offset;
+    ({ offset, value } = found);
+  }
+  return offset;
+}
+
+const TOKEN =
+  /[ \t\r\n]*(?:("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null)|([{}[\],:]))/y;
+
+/** Where a text stops being JSON: JSON.parse does not always tell. Its length where the end is what is missing. */
+export function jsonMistakeOffset(text: string): number {
+  const open: ('{' | '[')[] = [];
+  let expected: 'value' | 'first' | 'key' | 'firstKey' | 'colon' | 'end' = 'value';
+  TOKEN.lastIndex = 0;
+  for (;;) {
+    const start = skipSpace(text, TOKEN.lastIndex);
+    if (start >= text.length) return text.trimEnd().length;
+    const token = TOKEN.exec(text);
+    if (token === null) return start;
+    const [, string, scalar, mark] = token;
+    const takesValue = expected === 'value' || expected === 'first';
+    if (string !== undefined && (expected === 'key' || expected === 'firstKey')) expected = 'colon';
+    else if ((string !== undefined || scalar !== undefined) && takesValue) expected = 'end';
+    else if ((mark === '{' || mark === '[') && takesValue) {
+      open.push(mark);
+      expected = mark === '{' ? 'firstKey' : 'first';
+    } else if (mark === ':' && expected === 'colon') expected = 'value';
+    else if (mark === ',' && expected === 'end' && open.length > 0) expected = open.at(-1) === '{' ? 'key' : 'value';
+    else if (
+      (mark === '}' && open.at(-1) === '{' && (expected === 'end' || expected === 'firstKey')) ||
+      (mark === ']' && open.at(-1) === '[' && (expected === 'end' || expected === 'first'))
+    ) {
+      open.pop();
+      expected = 'end';
+    } else return start;
+  }
+}
