@@ -1,11 +1,14 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { tableOf } from '../../src/kube/tables.ts';
 import { distance } from './distance.ts';
-import { isLabelValue, isMistaken, knowledgeOf, tableSchema } from './keys.ts';
+import { isLabelValue, isMistaken, knowledgeOf } from './keys.ts';
+import { LABELS } from './labels.gen.ts';
+import { readLabels } from './schema.ts';
 
-const table = tableSchema.parse(tableOf('mesh-labels', 'labels.yaml'));
+const table = readLabels(readFileSync(new URL('labels.yaml', import.meta.url), 'utf8'));
 
 describe('the table of keys', () => {
+  test('is what labels.gen.ts was made of', () => expect(LABELS).toEqual(table));
   test('has every key once, and every value with what happens to others', () => {
     for (const rows of [table.labels, table.annotations]) {
       const keys = rows.map(({ key }) => key);
@@ -14,7 +17,8 @@ describe('the table of keys', () => {
     for (const row of [...table.labels, ...table.annotations]) {
       if (row.values !== undefined || row.bool !== undefined) expect(row.ignored, row.key).toBeDefined();
       if (row.strict !== undefined) expect(row.source, row.key).toBeDefined();
-      for (const value of [...row.mistaken, ...row.foreign]) expect(row.values, row.key).not.toContain(value);
+      for (const value of [...(row.mistaken ?? []), ...(row.foreign ?? [])])
+        expect(row.values, row.key).not.toContain(value);
     }
   });
   test('no known key is taken for a slip of another', () => {

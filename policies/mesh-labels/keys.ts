@@ -1,42 +1,36 @@
 // The table of known keys, read once, and what a key that is not in it may have been meant to be.
-import { z } from 'zod';
-import { once, tableOf } from '../../src/kube/tables.ts';
 import { parseBool } from '../../src/mesh/releases.ts';
 import { distance } from './distance.ts';
+import { LABELS } from './labels.gen.ts';
 
-const rowSchema = z
-  .object({
-    key: z.string(),
-    kinds: z.array(z.string()).min(1),
-    values: z.array(z.string()).optional(),
-    bool: z.literal(true).optional(),
-    strict: z.literal(true).optional(),
-    /** Letter case does not matter. */
-    fold: z.literal(true).optional(),
-    mistaken: z.array(z.string()).default([]),
-    foreign: z.array(z.string()).default([]),
-    ignored: z.string().optional(),
-    spelled: z.array(z.string()).default([]),
-    /** The key that must stand beside it. */
-    needs: z.string().optional(),
-    /** A label that is read as an annotation too. */
-    either: z.literal(true).optional(),
-    /** Who writes it: no author should. */
-    status: z.string().optional(),
-    instead: z.string().optional(),
-    since: z.string().optional(),
-    until: z.string().optional(),
-    quiet: z.literal(true).optional(),
-    source: z.string().optional(),
-  })
-  .strict();
+/** One key: labels.yaml says what the fields mean. */
+export interface Row {
+  readonly key: string;
+  readonly kinds: readonly string[];
+  readonly values?: readonly string[] | undefined;
+  readonly bool?: true | undefined;
+  readonly strict?: true | undefined;
+  readonly fold?: true | undefined;
+  readonly mistaken?: readonly string[] | undefined;
+  readonly foreign?: readonly string[] | undefined;
+  readonly ignored?: string | undefined;
+  readonly spelled?: readonly string[] | undefined;
+  readonly needs?: string | undefined;
+  readonly either?: true | undefined;
+  readonly status?: string | undefined;
+  readonly instead?: string | undefined;
+  readonly since?: string | undefined;
+  readonly until?: string | undefined;
+  readonly quiet?: true | undefined;
+  readonly source?: string | undefined;
+}
 
-/** The schema of labels.yaml. */
-export const tableSchema = z
-  .object({ labels: z.array(rowSchema), annotations: z.array(rowSchema), known: z.array(z.string()) })
-  .strict();
-
-export type Row = z.infer<typeof rowSchema>;
+export interface LabelTable {
+  readonly labels: readonly Row[];
+  readonly annotations: readonly Row[];
+  /** Keys of Istio of which nothing is said. */
+  readonly known: readonly string[];
+}
 
 /** What is known of a key. `likely` is the known key that an unknown one is probably meant to be. */
 export interface Knowledge {
@@ -57,17 +51,19 @@ const NOTHING: Knowledge = Object.freeze({});
 
 const plainly = (key: string) => key.toLowerCase().replaceAll(/[^a-z0-9/]/g, '');
 
-const table = once((): Table => {
-  const { labels, annotations, known } = tableSchema.parse(tableOf('mesh-labels', 'labels.yaml'));
+function indexed({ labels, annotations, known }: LabelTable): Table {
   const rows = new Map<string, Knowledge>();
   const mistaken = new Map<string, string>();
   for (const key of known) rows.set(key, NOTHING);
   for (const label of labels) rows.set(label.key, { label });
   for (const annotation of annotations) rows.set(annotation.key, { ...rows.get(annotation.key), annotation });
-  for (const { key, spelled } of [...labels, ...annotations]) for (const wrong of spelled) mistaken.set(wrong, key);
+  for (const { key, spelled } of [...labels, ...annotations])
+    for (const wrong of spelled ?? []) mistaken.set(wrong, key);
   const candidates = [...labels, ...annotations].filter(({ quiet }) => quiet === undefined).map(({ key }) => key);
   return { rows, mistaken, candidates, plain: new Map(candidates.map(key => [plainly(key), key])) };
-});
+}
+
+const TABLE = indexed(LABELS);
 
 /** Domain and name of a key; the domain is '' where it has none. */
 function parts(key: string): readonly [string, string] {
@@ -99,7 +95,7 @@ function transposed(a: string, b: string): boolean {
 }
 
 function likely(key: string): string | undefined {
-  const { mistaken, plain, candidates } = table();
+  const { mistaken, plain, candidates } = TABLE;
   return mistaken.get(key) ?? plain.get(plainly(key)) ?? candidates.find(known => near(key, known));
 }
 
@@ -110,7 +106,7 @@ const SEEN_AT_MOST = 10_000;
 export function knowledgeOf(key: string): Knowledge {
   const remembered = seen.get(key);
   if (remembered !== undefined) return remembered;
-  const row = table().rows.get(key);
+  const row = TABLE.rows.get(key);
   const meant = row === undefined && /i[sti]{2,4}o/i.test(key) && key.length < 128 ? likely(key) : undefined;
   const knowledge = row ?? (meant === undefined ? NOTHING : Object.freeze({ likely: meant }));
   if (seen.size >= SEEN_AT_MOST) seen.clear();
@@ -124,8 +120,8 @@ export function isMistaken(row: Row, value: string): boolean {
   if (row.values === undefined) return false;
   const legal = row.fold === undefined ? value : value.toLowerCase();
   if (row.values.some(one => (row.fold === undefined ? one : one.toLowerCase()) === legal)) return false;
-  if (row.foreign.includes(value)) return false;
-  if (row.strict !== undefined || row.mistaken.includes(value)) return true;
+  if (row.foreign?.includes(value)) return false;
+  if (row.strict !== undefined || row.mistaken?.includes(value)) return true;
   const lower = value.toLowerCase();
   return row.values.some(
     one => one.toLowerCase() === lower || (one.length >= 6 && distance(one.toLowerCase(), lower, 2) <= 2),
@@ -138,7 +134,6 @@ export function isLabelValue(value: string): boolean {
 }
 
 /** The keys that must have one beside them, with the one that they need. */
-export const halves = once((): ReadonlyMap<string, string> => {
-  const { rows } = table();
-  return new Map([...rows].flatMap(([key, { label }]) => (label?.needs === undefined ? [] : [[key, label.needs]])));
-});
+export const HALVES: ReadonlyMap<string, string> = new Map(
+  [...TABLE.rows].flatMap(([key, { label }]) => (label?.needs === undefined ? [] : [[key, label.needs]])),
+);

@@ -11,7 +11,7 @@ import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { templatePath, WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { compareRelease, istioReleases } from '../../src/mesh/releases.ts';
-import { halves, isLabelValue, isMistaken, knowledgeOf, type Row } from './keys.ts';
+import { HALVES, isLabelValue, isMistaken, knowledgeOf, type Row } from './keys.ts';
 
 const AUTHORIZATION_POLICY = 'AuthorizationPolicy.security.istio.io';
 const INJECT = 'sidecar.istio.io/inject';
@@ -212,7 +212,7 @@ function* onPlace(subject: Meta, place: Place, context: CheckContext<unknown>): 
       };
     } else if (likely !== undefined) yield misspelled(key, likely, pointer(...path, 'annotations', key));
   }
-  for (const [half, other] of halves()) {
+  for (const [half, other] of HALVES) {
     if (labels[half] === undefined || labels[other] !== undefined) continue;
     if (knowledgeOf(half).label?.kinds.includes(kind) !== true) continue;
     yield {
