@@ -1,12 +1,15 @@
 // From a request to a verdict: what the cluster is now, what it would be, and what is new in it.
 import { applyPatch, type Operation } from 'fast-json-patch';
-import { difference, type Finding, identityOf } from '../engine/difference.ts';
+import { type Answer, difference, type Finding, identityOf, type Question } from '../engine/difference.ts';
+import { compareActions } from '../engine/enforce.ts';
+import { clip, oneLine, WARNING_AT_MOST, WARNINGS_AT_MOST } from '../engine/message.ts';
 import type { Policy, RequestFacts, Stage } from '../engine/policy.ts';
 import type { Settings } from '../engine/settings.ts';
 import { ALLOWED, type Verdict, verdictOf } from '../engine/verdict.ts';
 import { same } from '../kube/json.ts';
-import { refKey } from '../kube/kind.ts';
-import { type PatchOperation, resolve } from '../kube/patch.ts';
+import { type ObjectRef, refKey, spoken } from '../kube/kind.ts';
+import type { PatchOperation } from '../kube/patch.ts';
+import type { Workload } from '../mesh/kinds/workloads.ts';
 import type { Change } from '../mesh/mesh.ts';
 import { type Base, overlay } from '../mesh/overlay.ts';
 import { rootNamespaces } from '../mesh/releases.ts';
@@ -48,9 +51,79 @@ function change(
   };
 }
 
+/** A check that an internal error ended: a defect of ours, which must never be the user's. */
+export interface Failure {
+  /** The policy, or `*` where the object could not be read at all. */
+  readonly policy: string;
+  readonly error: unknown;
+}
+
+/** A verdict, and what could not be judged for it. */
+export interface Judged extends Verdict {
+  readonly failures?: readonly Failure[];
+}
+
+/** Each policy alone, after one of them has failed: the others still count. */
+async function oneByOne(
+  question: Question,
+): Promise<{ readonly answer: Answer; readonly failures: readonly Failure[] }> {
+  const answers: Answer[] = [];
+  const failures: Failure[] = [];
+  for (const policy of question.policies) {
+    try {
+      answers.push(await difference({ ...question, policies: [policy] }));
+    } catch (error) {
+      failures.push({ policy: policy.id, error });
+    }
+  }
+  return {
+    answer: {
+      findings: answers.flatMap(({ findings }) => findings).sort((a, b) => compareActions(b.action, a.action)),
+      skipped: [...new Set(answers.flatMap(({ skipped }) => skipped))],
+      unfinished: answers.some(({ unfinished }) => unfinished),
+      unchecked: answers.reduce((sum, { unchecked }) => sum + unchecked, 0),
+      expired: [...new Set(answers.flatMap(({ expired }) => expired))],
+    },
+    failures,
+  };
+}
+
+/** A verdict that says what could not be judged; refused only where the configuration refuses what is not judged in time. */
+function withFailures(
+  verdict: Verdict,
+  failures: readonly Failure[],
+  about: string,
+  onTimeout: Settings['onTimeout'],
+): Judged {
+  if (failures.length === 0) return verdict;
+  const ids = failures.map(({ policy }) => policy);
+  const what = ids.includes('*')
+    ? 'it could not be judged because of'
+    : `the check ${ids.join(', ')} was left out because of`;
+  const said = `waywarden: ${clip(oneLine(about), 80)}: ${clip(what, 96)} an internal error, which its log has`;
+  const warnings = [clip(said, WARNING_AT_MOST)];
+  let total = said.length;
+  for (const warning of verdict.warnings) {
+    total += warning.length;
+    if (total <= WARNINGS_AT_MOST) warnings.push(warning);
+  }
+  if (verdict.verdict === 'deny') return { ...verdict, warnings, failures };
+  if (onTimeout === 'allow') return { ...verdict, verdict: 'warn', warnings, failures };
+  const message = `${oneLine(about)}: ${what} an internal error, and the configuration says onTimeout: deny`;
+  return { ...verdict, verdict: 'deny', message, warnings, patch: [], failures };
+}
+
+/** What is not judged in time never refuses a deletion (unless deletions are refused), nor a change to Istio's own workloads. */
+function lenient({ settings }: Guard, { operation }: AdmissionRequest, subject: Subject | undefined): boolean {
+  if (settings.onTimeout === 'allow' || settings.mode === 'audit') return true;
+  if (operation === 'DELETE' && settings.onDelete === 'warn') return true;
+  const object = (subject?.after ?? subject?.before) as Partial<Workload> | undefined;
+  return object?.component !== undefined;
+}
+
 /**
  * The verdict on one request at one of the two webhooks. `deadline` is in `performance.now()` milliseconds; `now` in
- * milliseconds since 1970.
+ * milliseconds since 1970. Never rejects: what fails inside is said in the verdict.
  */
 export async function judge(
   guard: Guard,
@@ -58,7 +131,32 @@ export async function judge(
   stage: Extract<Stage, 'mutate' | 'validate'>,
   deadline?: number,
   now: number = Date.now(),
-): Promise<Verdict> {
+): Promise<Judged> {
+  try {
+    return await judged(guard, request, stage, deadline, now);
+  } catch (error) {
+    const about = spoken(namedIn(request));
+    return withFailures(
+      ALLOWED,
+      [{ policy: '*', error }],
+      about,
+      lenient(guard, request, undefined) ? 'allow' : 'deny',
+    );
+  }
+}
+
+/** The object of a request by its envelope alone. */
+function namedIn({ kind, namespace, name, uid }: AdmissionRequest): ObjectRef {
+  return { kind: kind.kind, namespace: namespace ?? '', name: name || uid };
+}
+
+async function judged(
+  guard: Guard,
+  request: AdmissionRequest,
+  stage: Extract<Stage, 'mutate' | 'validate'>,
+  deadline: number | undefined,
+  now: number,
+): Promise<Judged> {
   const subject = subjectOf(request);
   if (subject === undefined || untouchable(guard, request, subject)) return ALLOWED;
   // an UPDATE that changes nothing that any policy reads is never judged
@@ -70,7 +168,7 @@ export async function judge(
     version: subject.version,
     earlierVersions: request.operation === 'UPDATE' ? earlierVersions(request.oldObject) : [],
   };
-  const answer = await difference({
+  const question: Question = {
     policies: guard.policies,
     settings: guard.settings,
     before,
@@ -80,20 +178,35 @@ export async function judge(
     requests: new Map([[refKey(subject.ref), facts]]),
     ...(deadline === undefined ? {} : { deadline }),
     now,
-  });
-  const verdict = verdictOf(answer, guard.settings);
-  return stage === 'mutate'
-    ? { ...verdict, patch: applicable(verdict.patch, request.object) }
-    : { ...verdict, patch: [] };
+  };
+  let answer: Answer;
+  let failures: readonly Failure[] = [];
+  try {
+    answer = await difference(question);
+  } catch {
+    ({ answer, failures } = await oneByOne(question));
+  }
+  const leniently = lenient(guard, request, subject);
+  const settings: Settings =
+    leniently && guard.settings.onTimeout === 'deny' ? { ...guard.settings, onTimeout: 'allow' } : guard.settings;
+  const verdict = withFailures(
+    verdictOf(answer, settings),
+    failures,
+    spoken(subject.ref),
+    leniently ? 'allow' : 'deny',
+  );
+  if (verdict.patch.length === 0) return verdict;
+  return { ...verdict, patch: stage === 'mutate' ? applicable(verdict.patch, request.object) : [] };
 }
 
 /** Operations that will apply; a patch that cannot is never sent: the API server answers it with a hard 500. */
 function applicable(patch: readonly PatchOperation[], object: unknown): readonly PatchOperation[] {
-  const good = patch.every(({ op, path }) => {
-    const parent = resolve(object, path.slice(0, path.lastIndexOf('/')));
-    return typeof parent === 'object' && parent !== null && (op === 'add' || resolve(object, path) !== undefined);
-  });
-  return good ? patch : [];
+  try {
+    patched(object, patch);
+    return patch;
+  } catch {
+    return [];
+  }
 }
 
 /** An object with operations applied to a copy of it. */
@@ -108,7 +221,7 @@ export async function review(
   request: AdmissionRequest,
   deadline?: number,
   now: number = Date.now(),
-): Promise<Verdict> {
+): Promise<Judged> {
   const first = await judge(guard, request, 'mutate', deadline, now);
   if (first.verdict === 'deny') return first;
   const second = await judge(
@@ -128,5 +241,6 @@ export async function review(
     patch: second.verdict === 'deny' ? [] : first.patch,
     findings: [...second.findings, ...first.findings.filter(finding => !said.has(identity(finding)))],
     unfinished: first.unfinished || second.unfinished,
+    failures: [...(first.failures ?? []), ...(second.failures ?? [])],
   };
 }

@@ -11,7 +11,7 @@ const kindSchema = z.object({ group: z.string(), version: z.string(), kind: z.st
 export const requestSchema = z.object({
   uid: z.string(),
   kind: kindSchema,
-  requestKind: kindSchema.optional(),
+  requestKind: kindSchema.nullish(),
   subResource: z.string().nullish(),
   name: z.string().nullish(),
   namespace: z.string().nullish(),

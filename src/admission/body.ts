@@ -1,0 +1,86 @@
+// Reads a body: as text for JSON.parse, never beyond the limit, and not for ever.
+import type { IncomingMessage } from 'node:http';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { clock } from './deadline.ts';
+import { refusal } from './errors.ts';
+
+export interface BodyOptions {
+  /** Bytes. An object and its predecessor may have 3 MiB each (facts/admission.md §4.3). */
+  readonly limit: number;
+  /** Milliseconds from the headers to the last byte. */
+  readonly patience: number;
+}
+
+/** What the routes get as `request.body`. */
+export interface Body {
+  readonly text: string;
+  /** `performance.now()` when the headers were there. */
+  readonly arrived: number;
+}
+
+type Done = (error: Error | null, body?: Body) => void;
+
+interface Upload {
+  readonly arrived: number;
+  fail(error: Error): void;
+}
+
+/**
+ * Adds the parser of application/json, and refuses every other type. Our own: fastify's copies the bytes once more and refuses
+ * objects with a key `__proto__`, which are valid in Kubernetes and plain data to us. JSON.parse makes own properties of them.
+ */
+export function readBodies(app: FastifyInstance, { limit, patience }: BodyOptions): void {
+  const uploads = new Set<Upload>();
+  // Node's own requestTimeout cannot be shorter than headersTimeout (see server.ts), so slow bodies are looked for here
+  const sweep = setInterval(
+    () => {
+      const oldest = clock() - patience;
+      for (const upload of uploads) {
+        if (upload.arrived > oldest) break;
+        upload.fail(refusal('WW_SLOW'));
+      }
+    },
+    Math.min(1000, patience / 4),
+  );
+  sweep.unref();
+  app.addHook('onClose', async () => clearInterval(sweep));
+
+  function read(request: FastifyRequest, payload: IncomingMessage, done: Done): void {
+    const arrived = clock();
+    const declared = request.headers['content-length'];
+    if (declared !== undefined && Number(declared) > limit) {
+      done(refusal('WW_TOO_LARGE'));
+      return;
+    }
+    let chunks: Buffer[] = [];
+    let size = 0;
+    const upload: Upload = { arrived, fail };
+    uploads.add(upload);
+    function fail(error: Error): void {
+      if (!uploads.delete(upload)) return;
+      payload.off('data', receive);
+      payload.pause();
+      chunks = [];
+      done(error);
+    }
+    function receive(chunk: Buffer): void {
+      size += chunk.length;
+      if (size > limit) fail(refusal('WW_TOO_LARGE'));
+      else chunks.push(chunk);
+    }
+    payload.on('data', receive);
+    payload.on('error', () => fail(refusal('WW_BAD_REQUEST')));
+    payload.on('end', () => {
+      if (!uploads.delete(upload)) return;
+      const [first] = chunks;
+      const text = (chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks, size)).toString('utf8');
+      done(null, { text, arrived });
+    });
+  }
+
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', read);
+  app.addContentTypeParser('*', (_request: FastifyRequest, _payload: IncomingMessage, done: Done) => {
+    done(refusal('WW_CONTENT_TYPE'));
+  });
+}

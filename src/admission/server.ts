@@ -1,0 +1,245 @@
+// The HTTPS server for the API server, and the plain one for the kubelet and Prometheus. Small plugins, put together here.
+import { STATUS_CODES } from 'node:http';
+import type { Server } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { createSecureContext } from 'node:tls';
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { type Answering, answer, type Webhook } from './answer.ts';
+import { type Body, readBodies } from './body.ts';
+import { type Budget, budgets, deadlineOf } from './deadline.ts';
+import { catalogued, type ErrorCode, errorLine, type RefusedRequest, refusal } from './errors.ts';
+import type { Pair } from './tls.ts';
+
+/** How long the server is patient, in milliseconds. */
+export interface Patience {
+  /** An idle connection stays; above the API server's 90 s, or it writes into one that is just being closed. */
+  readonly keepAlive: number;
+  /**
+   * The headers of a request. Node counts it from the first byte, but for a connection that was never used from its
+   * beginning; the API server opens some in reserve and keeps them 90 s too. So it is above `keepAlive`.
+   */
+  readonly headers: number;
+  /** The body, from the last header on. */
+  readonly body: number;
+  /** A TLS handshake. */
+  readonly handshake: number;
+  /** A sender who is told that the body is too large may hang up by himself. */
+  readonly farewell: number;
+}
+
+export const PATIENCE: Patience = {
+  keepAlive: 120_000,
+  headers: 125_000,
+  body: 30_000,
+  handshake: 10_000,
+  farewell: 1000,
+};
+
+/** Object and old object may have 3 MiB each, and the API server's own fields come on top. */
+const BODY_LIMIT = 8 * 1024 * 1024;
+
+export interface ServerOptions extends Answering {
+  readonly tls: Pair;
+  /** Whether `/readyz` may say yes. */
+  readonly ready: () => boolean;
+  readonly patience?: Partial<Patience>;
+}
+
+/** What both listeners know of the process. */
+interface Lifecycle {
+  draining: boolean;
+}
+
+export interface Servers {
+  /** `/validate` and `/mutate`, over TLS. */
+  readonly webhook: FastifyInstance;
+  /** `/healthz`, `/readyz` and `/metrics`, in plain HTTP. */
+  readonly health: FastifyInstance;
+  /** Another certificate for new handshakes; connections that stand are kept. Throws where it is no pair. */
+  swap(pair: Pair): void;
+  /** From now on `/readyz` fails and every answer closes its connection. */
+  drain(): void;
+}
+
+/** Builds both servers; neither listens yet. */
+export function createServer(options: ServerOptions): Servers {
+  const lifecycle: Lifecycle = { draining: false };
+  const patience: Patience = { ...PATIENCE, ...options.patience };
+  const { webhook, swap } = secure(options, patience);
+  errors(webhook, options, patience);
+  readBodies(webhook, { limit: BODY_LIMIT, patience: patience.body });
+  admission(webhook, options, lifecycle);
+
+  const health = fastify({
+    ...COMMON,
+    clientErrorHandler: refuseConnection(options),
+    frameworkErrors: refuseUrl(options),
+  });
+  errors(health, options, patience);
+  healthRoutes(health, options, lifecycle);
+  metricsRoute(health, options);
+
+  return {
+    webhook,
+    health,
+    swap,
+    drain: () => {
+      lifecycle.draining = true;
+    },
+  };
+}
+
+const COMMON = {
+  logger: false,
+  // while the server closes, reviews that still arrive are answered, and their connections closed
+  return503OnClosing: false,
+  forceCloseConnections: 'idle',
+  exposeHeadRoutes: false,
+} as const;
+
+/** TLS: HTTP/1.1 is all that is offered, which is all that the API server speaks to a Service (facts/admission.md §f). */
+function secure(options: ServerOptions, patience: Patience) {
+  const settings = ({ cert, key }: Pair) => ({ cert, key, minVersion: 'TLSv1.2' as const });
+  const webhook = fastify({
+    ...COMMON,
+    https: {
+      ...settings(options.tls),
+      ALPNProtocols: ['http/1.1'],
+      handshakeTimeout: patience.handshake,
+      headersTimeout: patience.headers,
+      connectionsCheckingInterval: Math.min(5000, patience.headers / 4),
+    },
+    keepAliveTimeout: patience.keepAlive,
+    // never below headersTimeout: Node would take the one for the other (ConnectionsList::Expired in node_http_parser.cc)
+    requestTimeout: patience.headers + patience.body,
+    routerOptions: { querystringParser: budgets() },
+    clientErrorHandler: refuseConnection(options),
+    frameworkErrors: refuseUrl(options),
+  });
+  const server = webhook.server as unknown as Server;
+  return {
+    webhook: webhook as unknown as FastifyInstance,
+    swap: (pair: Pair) => {
+      // tried first: setSecureContext of a broken pair would leave the server without any
+      createSecureContext(settings(pair));
+      server.setSecureContext(settings(pair));
+    },
+  };
+}
+
+/** The two webhooks. */
+function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Lifecycle): void {
+  const route = (webhook: Webhook) =>
+    async function review(request: FastifyRequest, reply: FastifyReply): Promise<string> {
+      const body = request.body as Body | undefined;
+      if (lifecycle.draining) reply.header('connection', 'close');
+      if (body === undefined) throw refusal('WW_CONTENT_TYPE');
+      const { text, arrived } = body;
+      const response = await answer(options, webhook, {
+        text,
+        arrived,
+        deadline: deadlineOf(arrived, request.query as Budget),
+      });
+      if (lifecycle.draining) reply.header('connection', 'close');
+      reply.header('content-type', 'application/json; charset=utf-8');
+      return response;
+    };
+  app.post('/validate', route('validate'));
+  app.post('/mutate', route('mutate'));
+}
+
+function healthRoutes(app: FastifyInstance, { ready }: ServerOptions, lifecycle: Lifecycle): void {
+  app.get('/healthz', (_request, reply) => {
+    say(reply, 200, 'ok\n');
+  });
+  app.get('/readyz', (_request, reply) => {
+    if (lifecycle.draining) say(reply, 503, 'shutting down\n');
+    else if (ready()) say(reply, 200, 'ok\n');
+    else say(reply, 503, 'the mesh is not known yet\n');
+  });
+}
+
+function metricsRoute(app: FastifyInstance, { metrics }: ServerOptions): void {
+  app.get('/metrics', async (_request, reply) => {
+    reply.header('content-type', metrics.contentType);
+    return metrics.text();
+  });
+}
+
+/** Everything that goes wrong is answered from the catalogue. */
+function errors(app: FastifyInstance, options: ServerOptions, patience: Patience): void {
+  app.setErrorHandler((error, _request, reply) => {
+    const known = catalogued(error);
+    note(options, known, error);
+    if (known.code === 'WW_TOO_LARGE') partSlowly(reply, patience.farewell);
+    say(reply, known.statusCode, errorLine(known));
+  });
+  app.setNotFoundHandler((request, reply) => {
+    const [path] = request.url.split('?', 1);
+    if (request.method === 'POST' || (path !== '/validate' && path !== '/mutate')) throw refusal('WW_NOT_FOUND');
+    reply.header('allow', 'POST');
+    throw refusal('WW_METHOD');
+  });
+}
+
+function say(reply: FastifyReply, status: number, line: string): void {
+  reply
+    .code(status)
+    .headers({ 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' })
+    .send(line);
+}
+
+function note({ logs, metrics }: ServerOptions, known: RefusedRequest, error: unknown): void {
+  metrics.refused(known.code);
+  if (known.code === 'WW_INTERNAL') logs.logger.error({ code: known.code, err: error }, 'a request failed');
+  else logs.logger.warn({ code: known.code }, known.message);
+}
+
+/**
+ * Nothing more is read, and what was not read is in the way: closing at once would reset the connection, and the answer would be
+ * lost on the way. So our half is closed, and the other one after a moment.
+ */
+function partSlowly({ raw }: FastifyReply, moment: number): void {
+  const { socket, req } = raw;
+  if (socket === null) return;
+  // the first read tells Node that somebody cares for the body, or it would read all of it to throw it away
+  req.read(0);
+  req.pause();
+  socket.destroySoon = () => {
+    socket.end();
+    const timer = setTimeout(() => socket.destroy(), moment);
+    socket.once('close', () => clearTimeout(timer));
+  };
+}
+
+const BY_NODE: Readonly<Record<string, ErrorCode>> = {
+  HPE_HEADER_OVERFLOW: 'WW_HEADERS',
+  ERR_HTTP_REQUEST_TIMEOUT: 'WW_SLOW',
+};
+
+/** A URL that cannot be decoded. */
+function refuseUrl(options: ServerOptions) {
+  return (error: Error, _request: FastifyRequest, reply: FastifyReply): void => {
+    const known = refusal('WW_NOT_FOUND');
+    note(options, known, error);
+    say(reply, known.statusCode, errorLine(known));
+  };
+}
+
+/** What no request could be made of. */
+function refuseConnection(options: ServerOptions) {
+  return (error: NodeJS.ErrnoException, socket: Duplex): void => {
+    if (error.code === 'ECONNRESET' || socket.destroyed) return;
+    const known = refusal(BY_NODE[error.code ?? ''] ?? 'WW_BAD_REQUEST');
+    note(options, known, error);
+    const line = errorLine(known);
+    if (socket.writable) {
+      socket.write(
+        `HTTP/1.1 ${known.statusCode} ${STATUS_CODES[known.statusCode]}\r\ncontent-type: text/plain; charset=utf-8\r\n` +
+          `content-length: ${Buffer.byteLength(line)}\r\nconnection: close\r\n\r\n${line}`,
+      );
+    }
+    (socket as Socket).destroySoon();
+  };
+}
