@@ -8,7 +8,7 @@ import type { KubeClient } from './client.ts';
 export type Locate = (kind: Kind) => Promise<string | undefined>;
 
 /** Answers are shared for so many milliseconds: at start, dozens of kinds ask at once. */
-const KEPT = 2_000;
+const KEPT = 300;
 
 export function createLocator(client: KubeClient): Locate {
   const kept = new Map<string, { readonly until: number; readonly answer: Promise<unknown> }>();

@@ -51,6 +51,11 @@ export interface ReflectorOptions {
   readonly store: Store;
   /** The collection's path where it is served; undefined where it is not. Asked before every list. */
   readonly path: () => Promise<string | undefined>;
+  /**
+   * Whether something says that the kind is served, such as its CRD: then an answer that it is not is a passing fault (a
+   * CRD that is not established yet, an API server that is starting) and nothing is forgotten.
+   */
+  readonly expected?: () => boolean;
   /** Query that narrows the collection, such as `labelSelector=app%3Distiod`. */
   readonly query?: string;
   /** Asks for metadata alone (PartialObjectMetadata). */
@@ -267,6 +272,7 @@ export function reflect(options: ReflectorOptions): Reflector {
       try {
         const path = await options.path();
         if (path === undefined) {
+          if (options.expected?.() === true) throw new Error('not served yet, though its definition is there');
           version = undefined;
           await absent();
           continue;
@@ -286,7 +292,7 @@ export function reflect(options: ReflectorOptions): Reflector {
         if (stopped.signal.aborted) return;
         error = thrown instanceof Error ? thrown.message : String(thrown);
         const told = (thrown as { state?: KindState }).state;
-        if (told === 'absent') {
+        if (told === 'absent' && options.expected?.() !== true) {
           version = undefined;
           await absent();
         } else if (told === 'forbidden') {
@@ -298,6 +304,7 @@ export function reflect(options: ReflectorOptions): Reflector {
         } else if (thrown instanceof Expired) {
           version = undefined;
         } else {
+          if (told === 'absent') version = undefined;
           state = 'failing';
           failures += 1;
           await pause(Math.min(timing.backoffLimit, 100 * 2 ** Math.min(failures, 10)));

@@ -1,7 +1,7 @@
 // The Mesh of a live cluster: one reflector a kind, ConfigMaps on demand, and a second look before a denial.
 import { performance } from 'node:perf_hooks';
 import { at, same, text } from '../../../kube/json.ts';
-import { type GroupKind, type ObjectRef, refKey } from '../../../kube/kind.ts';
+import { type GroupKind, type ObjectRef, refKey, splitGroupKind } from '../../../kube/kind.ts';
 import type { CustomResourceDefinition } from '../../kinds/cluster.ts';
 import { GATEWAY } from '../../kinds/gateways.ts';
 import type { Meta } from '../../kinds/meta.ts';
@@ -61,6 +61,12 @@ export interface ClusterSource {
 function isComponentPod(object: Meta): boolean {
   const labels = (object as Workload).template?.labels ?? object.labels;
   return labels['app'] === 'istiod' || labels['app'] === 'ztunnel' || labels['k8s-app'] === 'istio-cni-node';
+}
+
+/** True where a CRD that is known here serves the kind. */
+function servedByCrd(store: Store, kind: Kind): boolean {
+  const crd = store.get(CRD, '', `${KINDS[kind].plural}.${splitGroupKind(kind).group}`);
+  return crd?.versions.some(({ served }) => served) === true;
 }
 
 /** The ConfigMaps that the Mesh speaks of: Istio's own by their names, and those that other objects refer to. */
@@ -132,7 +138,17 @@ export function createClusterSource({ client, kinds, declared, timing = TIMING }
   function follow(kind: Kind, id: string, more: Partial<Parameters<typeof reflect>[0]> = {}): void {
     reflectors.set(
       id,
-      reflect({ kind, client, store, path: () => locate(kind), project: projectAs(kind), changed, timing, ...more }),
+      reflect({
+        kind,
+        client,
+        store,
+        path: () => locate(kind),
+        expected: () => servedByCrd(store, kind),
+        project: projectAs(kind),
+        changed,
+        timing,
+        ...more,
+      }),
     );
   }
 
