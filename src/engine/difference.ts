@@ -9,6 +9,7 @@ import { actionOf, type Circumstances, compareActions, exemptionFor, inForce } f
 import {
   type Action,
   type CheckContext,
+  judges,
   PAUSE,
   type Policy,
   type Report,
@@ -214,7 +215,7 @@ export async function difference(question: Question): Promise<Answer> {
   const todo: Task[] = [];
   for (const change of changes) {
     for (const policy of policies) {
-      if (policy.subjects.includes(change.ref.kind)) todo.push({ policy, subject: change.ref, own: true });
+      if (judges(policy, change.ref.kind)) todo.push({ policy, subject: change.ref, own: true });
     }
   }
   for (const task of todo) {

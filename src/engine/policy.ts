@@ -1,6 +1,6 @@
 // What a policy is.
 import type { z } from 'zod';
-import type { GroupKind, ObjectRef } from '../kube/kind.ts';
+import { type GroupKind, type ObjectRef, splitGroupKind } from '../kube/kind.ts';
 import type { PatchOperation } from '../kube/patch.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
 import type { Change, Mesh } from '../mesh/mesh.ts';
@@ -91,7 +91,7 @@ export interface Policy<Options = unknown, Id extends string = string> {
   readonly id: string;
   /** One line: what it guards against. */
   readonly title: string;
-  /** Kinds that it judges. */
+  /** Kinds that it judges; `*.GROUP` for every kind of a group. */
   readonly subjects: readonly GroupKind[];
   /** Kinds that it reads beside its subjects; a test holds it against what it was seen reading. */
   readonly reads: readonly GroupKind[];
@@ -104,6 +104,11 @@ export interface Policy<Options = unknown, Id extends string = string> {
    * test holds it against evaluating everything.
    */
   affected(change: Change, context: ChangeContext): Iterable<ObjectRef | typeof PAUSE>;
+}
+
+/** Whether a policy judges objects of a kind. */
+export function judges(policy: Pick<Policy, 'subjects'>, kind: GroupKind): boolean {
+  return policy.subjects.includes(kind) || policy.subjects.includes(`*.${splitGroupKind(kind).group}`);
 }
 
 /** Checks the shape of a policy at compile time; finding ids are inferred from the table. */

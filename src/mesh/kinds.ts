@@ -96,6 +96,9 @@ export interface Projections {
   'Policy.kyverno.io': Specified;
   'MutatingPolicy.policies.kyverno.io': Specified;
   'ValidatingPolicy.policies.kyverno.io': Specified;
+  'NamespacedMutatingPolicy.policies.kyverno.io': Specified;
+  'NamespacedValidatingPolicy.policies.kyverno.io': Specified;
+  'ValidatingAdmissionPolicy.admissionregistration.k8s.io': Specified;
   'Assign.mutations.gatekeeper.sh': Specified;
   'AssignImage.mutations.gatekeeper.sh': Specified;
   'ModifySet.mutations.gatekeeper.sh': Specified;
@@ -189,6 +192,14 @@ export const KINDS: { readonly [K in Kind]: KindFacts<Projections[K]> } = {
   'Policy.kyverno.io': entry('policies', 'v1', specified),
   'MutatingPolicy.policies.kyverno.io': entry('mutatingpolicies', 'v1', specified, 'Cluster'),
   'ValidatingPolicy.policies.kyverno.io': entry('validatingpolicies', 'v1', specified, 'Cluster'),
+  'NamespacedMutatingPolicy.policies.kyverno.io': entry('namespacedmutatingpolicies', 'v1', specified),
+  'NamespacedValidatingPolicy.policies.kyverno.io': entry('namespacedvalidatingpolicies', 'v1', specified),
+  'ValidatingAdmissionPolicy.admissionregistration.k8s.io': entry(
+    'validatingadmissionpolicies',
+    'v1',
+    specified,
+    'Cluster',
+  ),
   'Assign.mutations.gatekeeper.sh': entry('assign', 'v1', specified, 'Cluster'),
   'AssignImage.mutations.gatekeeper.sh': entry('assignimage', 'v1alpha1', specified, 'Cluster'),
   'ModifySet.mutations.gatekeeper.sh': entry('modifyset', 'v1', specified, 'Cluster'),
@@ -209,11 +220,13 @@ export function isNamespaced(kind: GroupKind, object: unknown): boolean {
   return isKind(kind) ? KINDS[kind].scope === 'Namespaced' : at(object, 'metadata', 'namespace') !== undefined;
 }
 
+/** Gatekeeper makes a kind of each ConstraintTemplate, so that nobody can list them beforehand. */
+const CONSTRAINTS = '.constraints.gatekeeper.sh';
+
 /** Any object of any kind, projected. Frozen: nobody may change what the Mesh holds. */
 export function project(kind: GroupKind, namespace: string, object: unknown): Meta {
-  return deepFreeze(
-    isKind(kind) ? KINDS[kind].project(kind, namespace, object) : metadataOnly(kind, namespace, object),
-  );
+  if (isKind(kind)) return deepFreeze(KINDS[kind].project(kind, namespace, object));
+  return deepFreeze((kind.endsWith(CONSTRAINTS) ? specified : metadataOnly)(kind, namespace, object));
 }
 
 function deepFreeze<T>(value: T): T {

@@ -13,12 +13,17 @@ export function namespace(kind: GroupKind, ns: string, object: unknown): Namespa
 export interface Node extends Meta {
   /** `status.nodeInfo.kubeletVersion`, such as v1.33.4-eks-1234. */
   readonly kubeletVersion: string;
+  /** True where it is cordoned or has a taint that keeps pods away unless they tolerate it. */
+  readonly repelling: boolean;
 }
 
 export function node(kind: GroupKind, ns: string, object: unknown): Node {
   return {
     ...metaOf(kind, ns, object),
     kubeletVersion: text(at(object, 'status', 'nodeInfo', 'kubeletVersion')) ?? '',
+    repelling:
+      at(object, 'spec', 'unschedulable') === true ||
+      records(at(object, 'spec', 'taints')).some(({ effect }) => effect === 'NoSchedule' || effect === 'NoExecute'),
   };
 }
 

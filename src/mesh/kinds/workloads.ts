@@ -15,7 +15,7 @@ export interface Container {
   readonly ports: readonly ContainerPort[];
   /** `restartPolicy` of a container: 'Always' under initContainers makes a native sidecar. */
   readonly restartPolicy?: string;
-  /** True where the command or arguments end the proxy (`/quitquitquit`, `pilot-agent … exit`). */
+  /** True where the command, the arguments or scuttle's environment end the proxy (`/quitquitquit`, `pkill pilot-agent`). */
   readonly endsProxy: boolean;
   /** True where the container has a command or arguments of its own. */
   readonly hasCommand: boolean;
@@ -34,6 +34,8 @@ export interface PodTemplate {
   readonly hostNetwork: boolean;
   readonly nodeName?: string;
   readonly nodeSelector: StringMap;
+  /** True where a required node affinity narrows the nodes further; what it says is not kept. */
+  readonly nodeAffinity: boolean;
   readonly serviceAccount: string;
   readonly restartPolicy?: string;
   readonly containers: readonly Container[];
@@ -66,7 +68,9 @@ export const WORKLOAD_KINDS = [
 ] as const satisfies readonly GroupKind[];
 export type WorkloadKind = (typeof WORKLOAD_KINDS)[number];
 
-const ENDS_PROXY = /quitquitquit|\/exit\b.*15020|15020.*\/exit\b|pkill\b.*(envoy|pilot-agent|istio)|scuttle/i;
+// bounded, so that no command is read more than once over
+const ENDS_PROXY =
+  /quitquitquit|\/exit\b.{0,200}15020|15020.{0,200}\/exit\b|\bp?kill(?:all)?\b.{0,200}(?:envoy|pilot-agent|istio)|scuttle/is;
 
 function container(value: unknown, component: MeshComponent): Container {
   const command = [...texts(at(value, 'command')), ...texts(at(value, 'args'))];
@@ -87,7 +91,12 @@ function container(value: unknown, component: MeshComponent): Container {
       return [{ name: text(port['name']) ?? '', number: containerPort, protocol: text(port['protocol']) ?? 'TCP' }];
     }),
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
-    endsProxy: command.length > 0 && ENDS_PROXY.test(command.join(' ')),
+    // scuttle is told by its environment where it is the image's entrypoint
+    endsProxy:
+      ENDS_PROXY.test(command.join(' ')) ||
+      records(at(value, 'env')).some(variable =>
+        /^(?:ISTIO_QUIT_API|SCUTTLE_|ENVOY_ADMIN_API)/.test(text(variable['name']) ?? ''),
+      ),
     hasCommand: command.length > 0,
     router: command.includes('proxy') && command.includes('router'),
     env: component === undefined ? NO_STRINGS : Object.freeze(env),
@@ -135,6 +144,8 @@ export function workload(kind: GroupKind, namespace: string, object: unknown): W
       hostNetwork: spec?.['hostNetwork'] === true,
       ...(nodeName === undefined || nodeName === '' ? {} : { nodeName }),
       nodeSelector: labelsOf({ labels: spec?.['nodeSelector'] }),
+      nodeAffinity:
+        record(at(spec, 'affinity', 'nodeAffinity', 'requiredDuringSchedulingIgnoredDuringExecution')) !== undefined,
       serviceAccount: intern(text(spec?.['serviceAccountName']) ?? text(spec?.['serviceAccount']) ?? 'default'),
       ...(restartPolicy === undefined ? {} : { restartPolicy }),
       containers: list(spec?.['containers']).map(item => container(item, component)),
