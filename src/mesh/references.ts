@@ -45,9 +45,13 @@ const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
 
 function waypointNamed(labels: Meta['labels'], own: string): readonly ReferenceKey[] {
-  const name = labels['istio.io/use-waypoint'];
-  if (name === undefined || name === 'none') return [];
-  return [refKey({ kind: GATEWAY, namespace: labels['istio.io/use-waypoint-namespace'] ?? own, name })];
+  const keys: ReferenceKey[] = [];
+  for (const label of ['istio.io/use-waypoint', 'istio.io/use-waypoint-canary']) {
+    const name = labels[label];
+    if (name === undefined || name === 'none') continue;
+    keys.push(refKey({ kind: GATEWAY, namespace: labels[`${label}-namespace`] ?? own, name }));
+  }
+  return keys;
 }
 
 /** All that a projection refers to. Total, and the same for equal projections. */
