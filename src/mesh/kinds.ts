@@ -40,7 +40,12 @@ import {
   type PodDisruptionBudget,
   podDisruptionBudget,
 } from './kinds/scaling.ts';
-import { type AuthorizationPolicy, authorizationPolicy } from './kinds/security.ts';
+import {
+  type AuthorizationPolicy,
+  authorizationPolicy,
+  type PeerAuthentication,
+  peerAuthentication,
+} from './kinds/security.ts';
 import {
   type Service,
   type ServiceEntry,
@@ -86,6 +91,7 @@ export interface Projections {
   'ReferenceGrant.gateway.networking.k8s.io': ReferenceGrant;
   'BackendTLSPolicy.gateway.networking.k8s.io': BackendTlsPolicy;
   'AuthorizationPolicy.security.istio.io': AuthorizationPolicy;
+  'PeerAuthentication.security.istio.io': PeerAuthentication;
   'InferencePool.inference.networking.k8s.io': InferencePool;
   'InferencePool.inference.networking.x-k8s.io': InferencePool;
   'InferenceObjective.inference.networking.x-k8s.io': PoolReferrer;
@@ -177,6 +183,7 @@ export const KINDS: { readonly [K in Kind]: KindFacts<Projections[K]> } = {
   'ReferenceGrant.gateway.networking.k8s.io': entry('referencegrants', 'v1beta1', referenceGrant),
   'BackendTLSPolicy.gateway.networking.k8s.io': entry('backendtlspolicies', 'v1', backendTlsPolicy),
   'AuthorizationPolicy.security.istio.io': entry('authorizationpolicies', 'v1', authorizationPolicy),
+  'PeerAuthentication.security.istio.io': entry('peerauthentications', 'v1', peerAuthentication),
   'InferencePool.inference.networking.k8s.io': entry('inferencepools', 'v1', inferencePool),
   'InferencePool.inference.networking.x-k8s.io': entry('inferencepools', 'v1alpha2', inferencePool),
   'InferenceObjective.inference.networking.x-k8s.io': entry('inferenceobjectives', 'v1alpha2', poolReferrer),

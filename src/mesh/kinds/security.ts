@@ -107,3 +107,35 @@ export function authorizationPolicy(kind: GroupKind, namespace: string, object: 
     rules: records(at(spec, 'rules')).map(rule),
   };
 }
+
+export const PEER_AUTHENTICATION = 'PeerAuthentication.security.istio.io';
+
+const MTLS_MODES = ['UNSET', 'DISABLE', 'PERMISSIVE', 'STRICT'] as const;
+export type MtlsMode = (typeof MTLS_MODES)[number];
+
+export interface PeerAuthentication extends Meta {
+  /** undefined also for `selector: {}`, which selects every workload here (I§13). */
+  readonly matchLabels?: StringMap;
+  readonly mode: MtlsMode;
+  /** Modes by port of the workload; keys that are no numbers are left out. */
+  readonly ports: readonly { readonly port: number; readonly mode: MtlsMode }[];
+}
+
+function mtlsMode(value: unknown): MtlsMode {
+  const mode = at(value, 'mode');
+  return (typeof mode === 'number' ? MTLS_MODES[mode] : MTLS_MODES.find(known => known === mode)) ?? 'UNSET';
+}
+
+export function peerAuthentication(kind: GroupKind, namespace: string, object: unknown): PeerAuthentication {
+  const spec = at(object, 'spec');
+  const matchLabels = stringMap(at(spec, 'selector', 'matchLabels'));
+  const ports = record(at(spec, 'portLevelMtls')) ?? {};
+  return {
+    ...metaOf(kind, namespace, object),
+    ...(Object.keys(matchLabels).length === 0 ? {} : { matchLabels }),
+    mode: mtlsMode(at(spec, 'mtls')),
+    ports: Object.keys(ports)
+      .filter(port => /^\d{1,5}$/.test(port))
+      .map(port => ({ port: Number(port), mode: mtlsMode(ports[port]) })),
+  };
+}
