@@ -9,10 +9,12 @@ import { ALLOWED, type Verdict, verdictOf } from '../engine/verdict.ts';
 import { same } from '../kube/json.ts';
 import { type ObjectRef, refKey, spoken } from '../kube/kind.ts';
 import type { PatchOperation } from '../kube/patch.ts';
+import type { BackendTlsPolicy, Gateway } from '../mesh/kinds/gateways.ts';
 import type { Workload } from '../mesh/kinds/workloads.ts';
 import type { Change } from '../mesh/mesh.ts';
 import { type Base, overlay } from '../mesh/overlay.ts';
 import { rootNamespaces } from '../mesh/releases.ts';
+import { confirmed, type Evidence } from './confirm.ts';
 import { type AdmissionRequest, earlierVersions, type Subject, subjectOf } from './request.ts';
 
 /** All that a verdict depends on beside the request. */
@@ -20,6 +22,8 @@ export interface Guard {
   readonly policies: readonly Policy[];
   readonly settings: Settings;
   readonly mesh: Base;
+  /** Where the Mesh is a live cluster's: it is asked once more before a denial. */
+  readonly evidence?: Evidence;
 }
 
 /**
@@ -61,6 +65,8 @@ export interface Failure {
 /** A verdict, and what could not be judged for it. */
 export interface Judged extends Verdict {
   readonly failures?: readonly Failure[];
+  /** True where a denial could not be confirmed and became a warning. */
+  readonly unconfirmed?: true;
 }
 
 /** Each policy alone, after one of them has failed: the others still count. */
@@ -162,6 +168,33 @@ async function judged(
   // an UPDATE that changes nothing that any policy reads is never judged
   if (request.operation === 'UPDATE' && subject.before !== undefined && same(subject.before, subject.after))
     return ALLOWED;
+  const { evidence } = guard;
+  const reach = () => verdictOn(guard, request, subject, stage, deadline, now);
+  if (evidence === undefined) return reach();
+  await evidence.prepare(onDemand(subject), 1000);
+  const { policies, settings } = guard;
+  return confirmed(evidence, await reach(), reach, { policies, settings, written: subject.ref, deadline });
+}
+
+/** The ConfigMaps that a written object names. */
+function onDemand({ after }: Subject): readonly ObjectRef[] {
+  if (after === undefined) return [];
+  const { certificateRefs, parameters } = after as Partial<BackendTlsPolicy & Gateway>;
+  const refs = (certificateRefs ?? []).filter(({ kind }) => kind === 'ConfigMap');
+  return parameters === undefined
+    ? refs
+    : [...refs, { kind: 'ConfigMap', namespace: after.namespace, name: parameters }];
+}
+
+/** The verdict on what is known now. */
+async function verdictOn(
+  guard: Guard,
+  request: AdmissionRequest,
+  subject: Subject,
+  stage: Extract<Stage, 'mutate' | 'validate'>,
+  deadline: number | undefined,
+  now: number,
+): Promise<Judged> {
   const { change: changed, before, after } = change(guard, subject);
   const facts: RequestFacts = {
     operation: request.operation,

@@ -12,6 +12,8 @@ export interface Verdict {
   readonly message?: string;
   readonly patch: readonly PatchOperation[];
   readonly findings: readonly Finding[];
+  /** Those of the warnings that are about the judging itself: checks skipped, exemptions expired. */
+  readonly notices: readonly string[];
   /** True where the deadline ended the search. */
   readonly unfinished: boolean;
 }
@@ -21,6 +23,7 @@ export const ALLOWED: Verdict = Object.freeze({
   warnings: Object.freeze([]),
   patch: Object.freeze([]),
   findings: Object.freeze([]),
+  notices: Object.freeze([]),
   unfinished: false,
 });
 
@@ -51,7 +54,8 @@ export function verdictOf(answer: Answer, settings: Settings): Verdict {
   const findings = answer.findings.filter(finding => finding.action !== 'off');
   const denied = findings.some(finding => finding.action === 'deny');
   const timedOut = answer.unfinished && settings.onTimeout === 'deny' && settings.mode === 'enforce' && !denied;
-  const warnings = warningsOf(findings, noticesOf(answer), settings);
+  const notices = noticesOf(answer);
+  const warnings = warningsOf(findings, notices, settings);
   const patch = denied ? [] : findings.flatMap(finding => finding.patch ?? []);
   const message = denied
     ? denialOf(findings, settings)
@@ -64,6 +68,7 @@ export function verdictOf(answer: Answer, settings: Settings): Verdict {
     ...(message === undefined ? {} : { message }),
     patch,
     findings,
+    notices,
     unfinished: answer.unfinished,
   };
 }
