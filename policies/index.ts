@@ -2,5 +2,6 @@
 import type { Policy } from '../src/engine/policy.ts';
 import { meshLabels } from './mesh-labels/policy.ts';
 import { peerAuthenticationPolicy } from './peer-authentication/policy.ts';
+import { waypointAvailability } from './waypoint-availability/policy.ts';
 
-export const policies: readonly Policy[] = [meshLabels, peerAuthenticationPolicy];
+export const policies: readonly Policy[] = [meshLabels, peerAuthenticationPolicy, waypointAvailability];
