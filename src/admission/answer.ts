@@ -16,6 +16,8 @@ export interface Answering {
   readonly guard: () => Guard;
   readonly logs: Logs;
   readonly metrics: Metrics;
+  /** Told of every verdict, after the answer was made; may not throw. */
+  readonly observe?: (request: AdmissionRequest, judged: Judged) => void;
 }
 
 export interface Arrival {
@@ -66,7 +68,7 @@ const NOT_JUDGED = 'waywarden: this could not be judged because of an internal e
 
 /** Answers a review. Rejects only with an error of the catalogue, and only before the review is known to be one. */
 export async function answer(
-  { guard: current, logs, metrics }: Answering,
+  { guard: current, logs, metrics, observe }: Answering,
   webhook: Webhook,
   { text, arrived, deadline }: Arrival,
 ): Promise<string> {
@@ -76,6 +78,7 @@ export async function answer(
     const judged = await judge(guard, request, webhook, deadline);
     const response = responseText(request.uid, judged);
     account(guard, request, webhook, judged, clock() - arrived, logs, metrics);
+    observe?.(request, judged);
     return response;
   } catch (error) {
     logs.logger.error({ uid: clipped(request.uid), err: error }, 'a review could not be judged');
@@ -120,6 +123,7 @@ function account(
     milliseconds,
     findings,
     timedOut: unfinished,
+    unconfirmed: judged.unconfirmed === true,
     failed: failures.map(({ policy }) => policy),
   });
   for (const { policy, error } of failures) {
@@ -149,6 +153,8 @@ function account(
             found: findings.length,
           }),
       ...(unfinished ? { unfinished } : {}),
+      ...(judged.unconfirmed === true ? { unconfirmed: true } : {}),
+      ...(guard.evidence === undefined ? {} : { cacheMs: Math.round(guard.evidence.age()) }),
       dryRun,
       ms: Math.round(milliseconds * 100) / 100,
     },

@@ -11,6 +11,8 @@ import { type GroupKind, type ObjectRef, refKey } from '../kube/kind.ts';
 export interface Evidence {
   /** Kinds, of those asked for, that are not synced or whose watch has been silent for too long. */
   doubtful(kinds: Iterable<GroupKind>): readonly GroupKind[];
+  /** Milliseconds since the most silent watch was heard, for logs. */
+  age(): number;
   /** Reads objects once more and corrects the Mesh; `timeout` in milliseconds. */
   reread(refs: readonly ObjectRef[], timeout: number): Promise<'same' | 'changed' | 'failed'>;
   /** Reads what is only read on demand (ConfigMaps) and not known yet. */

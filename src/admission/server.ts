@@ -108,7 +108,7 @@ function secure(options: ServerOptions, patience: Patience) {
       ALPNProtocols: ['http/1.1'],
       handshakeTimeout: patience.handshake,
       headersTimeout: patience.headers,
-      connectionsCheckingInterval: Math.min(5000, patience.headers / 4),
+      connectionsCheckingInterval: Math.ceil(Math.min(5000, patience.headers / 4)),
     },
     keepAliveTimeout: patience.keepAlive,
     // never below headersTimeout: Node would take the one for the other (ConnectionsList::Expired in node_http_parser.cc)

@@ -12,11 +12,25 @@ export interface ReviewFigures {
   readonly milliseconds: number;
   readonly findings: readonly { readonly policy: string; readonly finding: string; readonly action: string }[];
   readonly timedOut: boolean;
+  /** True where a denial could not be confirmed and became a warning. */
+  readonly unconfirmed: boolean;
   /** Policies that failed with an internal error. */
   readonly failed: readonly string[];
 }
 
+/** One kind of the Mesh, as its source sees it. */
+export interface MeshFigures {
+  readonly kind: string;
+  readonly synced: boolean;
+  /** Milliseconds since its watch was heard last. */
+  readonly age: number;
+  readonly objects: number;
+  readonly bytes: number;
+}
+
 export interface Metrics {
+  /** Where the figures of the Mesh come from when somebody asks. */
+  mesh(figures: () => readonly MeshFigures[]): void;
   readonly contentType: string;
   /** The exposition, for `/metrics`. */
   text(): Promise<string>;
@@ -89,6 +103,27 @@ function processFigures(registry: Registry): void {
   }).set(Math.round(Date.now() / 1000 - process.uptime()));
 }
 
+/** The Mesh by kind: there are as many kinds as the policies read. */
+function meshGauges(registry: Registry, figures: () => readonly MeshFigures[]): void {
+  const gauge = (name: string, help: string, value: (one: MeshFigures) => number) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['kind'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const one of figures()) this.inc({ kind: one.kind }, value(one));
+      },
+    });
+  gauge('waywarden_mesh_objects', 'Objects of the Mesh by kind', ({ objects }) => objects);
+  gauge('waywarden_mesh_bytes', 'Bytes received for a kind since it was listed', ({ bytes }) => bytes);
+  gauge('waywarden_mesh_synced', '1 where a kind is in sync with the cluster', ({ synced }) => (synced ? 1 : 0));
+  gauge('waywarden_mesh_age_seconds', 'Seconds since the watch of a kind was heard last', ({ age }) =>
+    Number.isFinite(age) ? age / 1000 : 0,
+  );
+}
+
 /** A registry of its own for each server. */
 export function createMetrics(): Metrics {
   const registry = new Registry();
@@ -106,6 +141,9 @@ export function createMetrics(): Metrics {
     'action',
   ]);
   const timedOut = tally(registry, 'waywarden_timed_out_total', 'Reviews that the deadline ended', ['stage']);
+  const unconfirmed = tally(registry, 'waywarden_unconfirmed_total', 'Denials that became warnings, unconfirmed', [
+    'stage',
+  ]);
   const failures = tally(registry, 'waywarden_failed_checks_total', 'Checks that an internal error ended', ['policy']);
   const refused = tally(registry, 'waywarden_refused_requests_total', 'Requests that were no review', ['code']);
   const reloads = tally(registry, 'waywarden_reloads_total', 'Certificates and configurations found anew', [
@@ -130,8 +168,13 @@ export function createMetrics(): Metrics {
     },
   });
   processFigures(registry);
+  let meshFigures: () => readonly MeshFigures[] = () => [];
+  meshGauges(registry, () => meshFigures());
 
   return {
+    mesh(figures) {
+      meshFigures = figures;
+    },
     contentType: registry.contentType,
     text: () => registry.metrics(),
     reviewed(review) {
@@ -147,6 +190,7 @@ export function createMetrics(): Metrics {
       if (dryRun) return;
       durations[stage].observe(review.milliseconds / 1000);
       if (review.timedOut) timedOut(stage, () => ({ stage }));
+      if (review.unconfirmed) unconfirmed(stage, () => ({ stage }));
       for (const { policy, finding, action } of review.findings) {
         findings(`${policy} ${finding} ${action}`, () => ({ policy, finding, action }));
       }

@@ -16,6 +16,14 @@ export function createEvidence(source: ClusterSource, { limit = 60_000, perSecon
   let tokens = perSecond;
   let filled = performance.now();
   return {
+    age: () =>
+      Math.max(
+        0,
+        ...source
+          .status()
+          .filter(({ state }) => state === 'synced')
+          .map(({ age }) => age),
+      ),
     doubtful: (kinds: Iterable<GroupKind>): readonly GroupKind[] => source.freshness(kinds, limit).doubtful,
     async reread(refs: readonly ObjectRef[], timeout: number): Promise<Reread> {
       const until = performance.now() + timeout;
