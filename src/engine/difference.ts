@@ -173,8 +173,13 @@ export async function difference(question: Question): Promise<Answer> {
     const known = new Set(past.map(report => identityOf(policy.id, subject, report)));
     const current = new Set(present.map(report => identityOf(policy.id, subject, report)));
     const seen = new Set<string>();
-    for (const report of present) {
-      const identity = identityOf(policy.id, subject, report);
+    for (const { lost, ...shown } of present) {
+      let report: Report = shown;
+      let identity = identityOf(policy.id, subject, report);
+      if (!own && lost !== undefined && !known.has(identity) && lost.held(before)) {
+        report = lost.instead;
+        identity = identityOf(policy.id, subject, report);
+      }
       if (seen.has(identity)) continue;
       seen.add(identity);
       let action = actionOf(policy, report, subject, settings, { ...circumstances, elsewhere: !own });

@@ -57,6 +57,11 @@ export interface Report<Id extends string = string> {
   readonly path?: string;
   /** At `mutate`: operations that repair the subject. */
   readonly patch?: readonly PatchOperation[];
+  /**
+   * What to report instead where the change took away what worked: for a subject that is not itself written, and of which
+   * `held` is true in Mesh A. What only waits for a promise is a warning; the same promise in the place of what worked is a loss.
+   */
+  readonly lost?: { readonly instead: Report<Id>; held(before: Mesh): boolean };
 }
 
 /** Yielded by long searches, so that the engine may look at the clock and let other requests through. */
