@@ -1,0 +1,157 @@
+// `waywarden check`: a set of manifests judged together. What one of them brings, another may rely on.
+import { policies } from '../../policies/index.ts';
+import { earlierVersions } from '../admission/request.ts';
+import type { Config } from '../config/default.ts';
+import { difference, type Finding } from '../engine/difference.ts';
+import type { RequestFacts } from '../engine/policy.ts';
+import { noticesOf } from '../engine/verdict.ts';
+import { same } from '../kube/json.ts';
+import { refKey } from '../kube/kind.ts';
+import type { Change, Declared } from '../mesh/mesh.ts';
+import { parseRelease } from '../mesh/releases.ts';
+import { createFileMesh, type Manifest, type Position, readManifests, STDIN } from '../mesh/sources/files.ts';
+import { checkJson } from '../report/json.ts';
+import type { CheckReport, Located } from '../report/report.ts';
+import { checkText } from '../report/text.ts';
+import { callOf, UsageError } from './arguments.ts';
+import { configFrom } from './config.ts';
+import { paintFor, print, progress } from './terminal.ts';
+
+const HELP = `waywarden check: judge a set of manifests together
+
+Usage: waywarden check PATH... [--state PATH]... [--istio RELEASE] [--config FILE]
+                       [--output text|json] [--fail-on deny|warn|never]
+
+PATH is a file, a directory (with all .yaml, .yml and .json files below it) or - for standard input. The order of the
+objects does not matter. What is no Kubernetes object, such as the values of a Helm chart, is skipped and counted.
+
+  --state PATH        what the cluster holds already, such as the output of kubectl get -o yaml
+  --istio RELEASE     the release of Istio where neither state nor manifests hold an istiod: 1.29
+  --config FILE       waywarden.yaml
+  --output FORMAT     text (the default) or json
+  --fail-on ACTION    what makes the exit status 1: deny, warn (the default: any finding) or never
+
+Examples:
+  waywarden check deploy/ --istio 1.31
+  helm template shop ./chart | waywarden check - --state cluster.yaml
+  kustomize build overlays/prod | waywarden check - --state cluster.yaml --fail-on deny
+  waywarden check deploy/ --state cluster.yaml --output json | jq '.findings[].message'
+
+Without an istiod in the state or in the manifests nobody knows what else the cluster holds: nothing is refused then
+for want of it, and what could not be checked is said.
+
+Exit status: 0 clean, 1 findings, 2 where the input cannot be read.
+`;
+
+const OPTIONS = {
+  state: { type: 'string', multiple: true },
+  istio: { type: 'string' },
+  config: { type: 'string' },
+  output: { type: 'string' },
+  'fail-on': { type: 'string' },
+} as const;
+
+/** The findings of manifests on a state, each with its place. */
+export async function check(
+  paths: readonly string[],
+  state: readonly string[],
+  { settings, declared }: Config,
+): Promise<CheckReport> {
+  const manifests = readManifests(paths);
+  const known = readManifests(state);
+  const before = createFileMesh(declared, state.length > 0);
+  const after = createFileMesh(declared, state.length > 0);
+  const places = new Map<string, Manifest>();
+  for (const manifest of known.objects) {
+    before.put(manifest.projection);
+    after.put(manifest.projection);
+    places.set(refKey(manifest.ref), manifest);
+  }
+  const written = new Map<string, Change>();
+  const requests = new Map<string, RequestFacts>();
+  for (const manifest of manifests.objects) {
+    const key = refKey(manifest.ref);
+    const old = written.has(key) ? undefined : places.get(key);
+    const was = written.get(key)?.before ?? old?.projection;
+    after.put(manifest.projection);
+    // what the state has just so already is no change
+    if (was !== undefined && same(was, manifest.projection) && old?.version === manifest.version) continue;
+    written.set(key, { ref: manifest.ref, ...(was === undefined ? {} : { before: was }), after: manifest.projection });
+    requests.set(key, {
+      operation: was === undefined ? 'CREATE' : 'UPDATE',
+      version: manifest.version,
+      earlierVersions: requests.get(key)?.earlierVersions ?? (old === undefined ? [] : earlierVersions(old.object)),
+    });
+    places.set(key, manifest);
+  }
+  const answer = await difference({
+    policies,
+    settings,
+    before,
+    after,
+    changes: [...written.values()],
+    stage: 'files',
+    requests,
+    now: Date.now(),
+  });
+  return {
+    findings: inOrder(
+      answer.findings.filter(({ action }) => action !== 'off').map(finding => located(finding, places)),
+    ),
+    notices: noticesOf(answer),
+    objects: manifests.objects.length,
+    files: manifests.files,
+    skipped: manifests.skipped,
+  };
+}
+
+function located(finding: Finding, places: ReadonlyMap<string, Manifest>): Located {
+  const position = places.get(refKey(finding.subject))?.position(finding.path);
+  return { finding, ...(position === undefined ? {} : { position }) };
+}
+
+function inOrder(findings: readonly Located[]): readonly Located[] {
+  const by = ({ file, line, column }: Position, other: Position) =>
+    file < other.file ? -1 : file > other.file ? 1 : line - other.line || column - other.column;
+  return [...findings].sort((a, b) =>
+    a.position === undefined || b.position === undefined
+      ? Number(a.position === undefined) - Number(b.position === undefined)
+      : by(a.position, b.position),
+  );
+}
+
+function declaredWith(declared: Declared, istio: string | undefined): Declared {
+  if (istio === undefined) return declared;
+  if (parseRelease(istio) === undefined) throw new UsageError(`--istio takes a release such as 1.31, not "${istio}"`);
+  return { ...declared, istio };
+}
+
+/** Runs the command; resolves with the exit status. */
+export async function run(words: readonly string[]): Promise<number> {
+  const call = callOf('check', words, OPTIONS);
+  if (call === undefined) {
+    await print(HELP);
+    return 0;
+  }
+  const { positionals: paths } = call;
+  const state = call.texts('state');
+  if (paths.length === 0)
+    throw new UsageError('check needs a PATH (or - for standard input); see waywarden check --help');
+  if ([...paths, ...state].filter(path => path === STDIN).length > 1) {
+    throw new UsageError('standard input (-) can be read once only');
+  }
+  const output = call.choice('output', ['text', 'json'], 'text');
+  const failOn = call.choice('fail-on', ['deny', 'warn', 'never'], 'warn');
+  const done = progress(`reading ${paths.join(', ')}`);
+  const config = await configFrom(call.text('config'));
+  const declared = declaredWith(config.declared, call.text('istio'));
+  const report = await check(paths, state, { ...config, declared });
+  done();
+  await print(
+    output === 'json'
+      ? checkJson(report, config.settings)
+      : checkText(report, config.settings, paintFor(process.stdout)),
+  );
+  const failing = failOn === 'never' ? [] : failOn === 'deny' ? ['deny'] : ['deny', 'warn'];
+  return report.findings.some(({ finding }) => failing.includes(finding.action)) ? 1 : 0;
+}

@@ -1,0 +1,209 @@
+// `waywarden serve`: the guard itself.
+import { join } from 'node:path';
+import { policies } from '../../policies/index.ts';
+import { localCertificate } from '../admission/localca.ts';
+import { type Serving, startServing } from '../admission/serve.ts';
+import { type CertificateSource, certificateFiles } from '../admission/tls.ts';
+import type { Config } from '../config/default.ts';
+import type { Settings } from '../engine/settings.ts';
+import type { Declared } from '../mesh/mesh.ts';
+import type { Base } from '../mesh/overlay.ts';
+import { InputError, readMesh, STDIN } from '../mesh/sources/files.ts';
+import { createLogs, LOG_LEVELS, type Logs } from '../telemetry/logs.ts';
+import { type Call, callOf, UsageError } from './arguments.ts';
+import { configFrom } from './config.ts';
+import { followFile } from './follow.ts';
+import { packageRoot } from './root.ts';
+import { print } from './terminal.ts';
+
+const HELP = `waywarden serve: the admission webhook
+
+Usage: waywarden serve (--example | --state PATH...) [--config FILE] [--mode enforce|audit]
+                       [--host HOST] [--port PORT] [--health-port PORT]
+                       [--tls-cert FILE --tls-key FILE] [--certs FOLDER] [--log-level LEVEL]
+
+Which mesh it guards:
+  --example            the example mesh that comes with Waywarden (examples/mesh.yaml): to try it
+  --state PATH         a mesh from files: the output of kubectl get -o yaml, a directory; may be given more than once
+
+  --config FILE        waywarden.yaml; read again when it changes, and a broken one is not taken
+  --mode MODE          enforce, or audit: nothing is denied, every denial becomes a warning. Goes before the file's
+  --host HOST          address to listen at; every one by default, with --example 127.0.0.1 alone
+  --port PORT          for /validate and /mutate over HTTPS (8443)
+  --health-port PORT   for /healthz, /readyz and /metrics over HTTP (8080)
+  --tls-cert FILE      certificate chain and
+  --tls-key FILE       private key, PEM; read again when they change. Without them a local CA is made in
+  --certs FOLDER       this folder (certs)
+  --log-level LEVEL    ${LOG_LEVELS.join(', ')}
+
+Examples:
+  waywarden serve --example                            then paste the curl line that it prints
+  waywarden serve --state cluster.yaml --config waywarden.yaml --mode audit
+`;
+
+const OPTIONS = {
+  example: { type: 'boolean' },
+  state: { type: 'string', multiple: true },
+  config: { type: 'string' },
+  mode: { type: 'string' },
+  host: { type: 'string' },
+  port: { type: 'string' },
+  'health-port': { type: 'string' },
+  'tls-cert': { type: 'string' },
+  'tls-key': { type: 'string' },
+  certs: { type: 'string' },
+  'log-level': { type: 'string' },
+} as const;
+
+/** The mesh of the example, and the review that the printed curl line sends. */
+const EXAMPLE = { mesh: 'examples/mesh.yaml', review: 'examples/review.json' };
+
+/** Where the Mesh comes from. A live cluster will be a third. */
+type Source = { readonly kind: 'example' } | { readonly kind: 'state'; readonly paths: readonly string[] };
+
+function sourceOf(call: Call): Source {
+  const paths = call.texts('state');
+  if (call.flag('example')) {
+    if (paths.length > 0) throw new UsageError('--example is a mesh of its own: give it or --state, not both');
+    return { kind: 'example' };
+  }
+  if (paths.length === 0) {
+    throw new UsageError(
+      'serve does not know which mesh to guard: give --state PATH (files), or --example to try it; see waywarden serve --help',
+    );
+  }
+  if (paths.filter(path => path === STDIN).length > 1) throw new UsageError('standard input (-) can be read once only');
+  return { kind: 'state', paths };
+}
+
+function meshOf(source: Source, declared: Declared): Base {
+  return readMesh(source.kind === 'example' ? [join(packageRoot(), EXAMPLE.mesh)] : source.paths, declared);
+}
+
+function portOf(call: Call, option: string, otherwise: number): number {
+  const text = call.text(option);
+  if (text === undefined) return otherwise;
+  const port = Number(text);
+  if (!/^\d+$/.test(text) || port > 65_535)
+    throw new UsageError(`--${option} takes a port (0 to 65535), not "${text}"`);
+  return port;
+}
+
+async function certificateOf(call: Call): Promise<CertificateSource> {
+  const cert = call.text('tls-cert');
+  const key = call.text('tls-key');
+  if ((cert === undefined) !== (key === undefined)) {
+    throw new UsageError('--tls-cert and --tls-key belong together: give both, or neither for a local CA');
+  }
+  if (cert === undefined || key === undefined) return localCertificate(call.text('certs') ?? 'certs');
+  try {
+    return await certificateFiles(cert, key);
+  } catch (error) {
+    throw new InputError(`the certificate cannot be used: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+async function listening(start: () => Promise<Serving>): Promise<Serving> {
+  try {
+    return await start();
+  } catch (error) {
+    const { code, port, address } = error as NodeJS.ErrnoException & {
+      readonly port?: number;
+      readonly address?: string;
+    };
+    if (code === 'EADDRINUSE') throw new InputError(`port ${port} is taken: give another with --port or --health-port`);
+    if (code === 'EACCES') throw new InputError(`port ${port} may not be used: ports below 1024 are for root`);
+    if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
+      throw new InputError(`this machine has no address ${address ?? ''}: give another with --host`);
+    }
+    throw error;
+  }
+}
+
+function exampleText({ port, caFile }: Serving): string {
+  const review = join(packageRoot(), EXAMPLE.review);
+  const shown = process.cwd() === packageRoot() ? EXAMPLE.review : review;
+  return `waywarden guards the example mesh of examples/mesh.yaml: it knows of no cluster.
+Try a policy that Istio accepts and that nothing enforces:
+
+  curl --cacert ${caFile ?? 'certs/ca.crt'} -H 'Content-Type: application/json' --data @${shown} https://localhost:${port}/validate
+
+Ctrl-C ends it.
+`;
+}
+
+function withMode(settings: Settings, mode: Settings['mode'] | undefined): Settings {
+  return mode === undefined ? settings : { ...settings, mode };
+}
+
+/** Takes every new version of the configuration that can be read. */
+function followConfig(file: string, logs: Logs, take: (config: Config) => void): () => void {
+  return followFile(file, async () => {
+    try {
+      take(await configFrom(file));
+      logs.logger.info({ file }, 'the configuration has changed and holds from now on');
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      logs.logger.error({ file, reason }, 'the configuration has changed and cannot be used: the old one is kept');
+    }
+  });
+}
+
+/** Runs the command; resolves with the exit status once it has ended. */
+export async function run(words: readonly string[]): Promise<number> {
+  const call = callOf('serve', words, OPTIONS);
+  if (call === undefined) {
+    await print(HELP);
+    return 0;
+  }
+  if (call.positionals.length > 0) throw new UsageError(`serve takes options only, not "${call.positionals[0]}"`);
+  const source = sourceOf(call);
+  const mode =
+    call.text('mode') === undefined ? undefined : call.choice('mode', ['enforce', 'audit'] as const, 'enforce');
+  const level = call.choice('log-level', LOG_LEVELS, source.kind === 'example' ? 'warn' : 'info');
+  const listen = { port: portOf(call, 'port', 8443) };
+  const health = { port: portOf(call, 'health-port', 8080) };
+  const host = call.text('host') ?? (source.kind === 'example' ? '127.0.0.1' : undefined);
+  const address = host === undefined ? {} : { host };
+  const configFile = call.text('config');
+
+  const config = await configFrom(configFile);
+  let mesh = meshOf(source, config.declared);
+  let declared = config.declared;
+  let settings = withMode(config.settings, mode);
+  const certificate = await certificateOf(call);
+  const logs = createLogs({ level });
+  const serving = await listening(() =>
+    startServing({
+      guard: () => ({ policies, settings, mesh }),
+      certificate,
+      logs,
+      listen: { ...listen, ...address },
+      health: { ...health, ...address },
+      // nobody but us stands in front of files: no API server has to learn that we go
+      linger: 0,
+    }),
+  );
+  const unfollow =
+    configFile === undefined
+      ? () => {}
+      : followConfig(configFile, logs, next => {
+          settings = withMode(next.settings, mode);
+          if (JSON.stringify(next.declared) !== JSON.stringify(declared)) {
+            declared = next.declared;
+            mesh = meshOf(source, declared);
+          }
+        });
+  process.stderr.write(
+    source.kind === 'example'
+      ? exampleText(serving)
+      : `waywarden guards the mesh of ${source.paths.join(', ')}: https on port ${serving.port}, health on ${serving.healthPort}\n`,
+  );
+  await new Promise<void>(resolve => {
+    process.once('SIGTERM', () => resolve());
+    process.once('SIGINT', () => resolve());
+  });
+  unfollow();
+  await serving.close();
+  return 0;
+}
