@@ -21,11 +21,28 @@ export interface InferencePool extends Meta {
   readonly removedFields: readonly string[];
 }
 
-/** Fields that some earlier shape of the kind had and that v1 has not (V§1.2, V§1.3). */
-function removedFields(spec: unknown): readonly string[] {
+/**
+ * Fields that some earlier shape of the kind had and that v1 has not (V§1.2, V§1.3), as they stand in a spec. In the last-applied
+ * annotation (`stored` is then the spec beside it) they count only where nothing has taken their place: a patch leaves the annotation
+ * behind.
+ */
+function removedFields(spec: unknown, stored?: unknown, own?: string): readonly string[] {
   const found: string[] = [];
+  const replaced: Readonly<Record<string, boolean>> =
+    stored === undefined
+      ? {}
+      : {
+          'spec.extensionRef': record(at(stored, 'endpointPickerRef')) !== undefined,
+          'spec.targetPortNumber': list(at(stored, 'targetPorts')).length > 0,
+          'spec.selector': record(at(stored, 'selector', 'matchLabels')) !== undefined,
+          'spec.endpointPickerRef.portNumber': at(stored, 'endpointPickerRef', 'port', 'number') !== undefined,
+          'spec.endpointPickerRef.targetPortNumber': at(stored, 'endpointPickerRef', 'port', 'number') !== undefined,
+          'spec.endpointPickerRef.port': at(stored, 'endpointPickerRef', 'port', 'number') !== undefined,
+          // pruned: what is left means the pool's own namespace, which may be what was meant
+          'spec.endpointPickerRef.namespace': at(spec, 'endpointPickerRef', 'namespace') === own,
+        };
   const note = (path: string, there: boolean) => {
-    if (there) found.push(path);
+    if (there && replaced[path] !== true) found.push(path);
   };
   note('spec.extensionRef', at(spec, 'extensionRef') !== undefined);
   note('spec.targetPortNumber', at(spec, 'targetPortNumber') !== undefined);
@@ -62,7 +79,15 @@ export function inferencePool(kind: GroupKind, namespace: string, object: unknow
           },
         }),
     targetPorts: list(at(spec, 'targetPorts')).flatMap(entry => number(at(entry, 'number')) ?? []),
-    removedFields: kind === INFERENCE_POOL ? [...new Set([...removedFields(spec), ...removedFields(applied)])] : [],
+    removedFields:
+      kind === INFERENCE_POOL
+        ? [
+            ...new Set([
+              ...removedFields(spec),
+              ...(applied === undefined ? [] : removedFields(applied, spec ?? {}, namespace)),
+            ]),
+          ]
+        : [],
   };
 }
 
@@ -76,10 +101,12 @@ export function poolReferrer(kind: GroupKind, namespace: string, object: unknown
   const name = text(reference?.['name']);
   if (name === undefined) return metaOf(kind, namespace, object);
   const group = text(reference?.['group']);
+  // the default of an omitted group flipped when InferenceModel gave way to InferenceObjective (V§1.5)
+  const usual = kind.startsWith('InferenceModel.') ? 'inference.networking.x-k8s.io' : 'inference.networking.k8s.io';
   return {
     ...metaOf(kind, namespace, object),
     pool: {
-      kind: groupKind(group ?? 'inference.networking.k8s.io', text(reference?.['kind']) ?? 'InferencePool'),
+      kind: groupKind(group ?? usual, text(reference?.['kind']) ?? 'InferencePool'),
       name,
       groupWritten: group !== undefined,
     },

@@ -1,0 +1,66 @@
+// Whether Istio is what serves a pool or a route to one.
+import type { ObjectRef } from '../../src/kube/kind.ts';
+import {
+  backendImplementation,
+  otherClasses,
+  type Readers,
+  readersOf,
+  routeImplementation,
+} from '../../src/mesh/implementations.ts';
+import { ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import type { Mesh } from '../../src/mesh/mesh.ts';
+import { compareRelease, flag, KNOWLEDGE, type Release } from '../../src/mesh/releases.ts';
+
+const ROUTES: ReadonlySet<string> = new Set(ROUTE_KINDS);
+export const FLAG = 'ENABLE_GATEWAY_API_INFERENCE_EXTENSION';
+/** Printed on istio.io for 1.27; no release reads it. */
+export const FALSE_FLAG = 'SUPPORT_GATEWAY_API_INFERENCE_EXTENSION';
+/** The first release that reads inference.networking.k8s.io/v1. */
+const FIRST = '1.28';
+
+const reads = (release: Release) => compareRelease(release, FIRST) >= 0;
+
+/** What Istio makes of a subject. */
+export interface Standing {
+  readonly certain: boolean;
+  /** True where another implementation is here and nothing tells yet whose the subject is. */
+  readonly doubtful: boolean;
+  readonly evidence: readonly ObjectRef[];
+  readonly because: string;
+  /** 'off' where every istiod that reads the subject is told nothing of pools; 'unknown' without an istiod. */
+  readonly extension: 'on' | 'off' | 'unknown';
+  /** True where an istiod has the name of the flag wrong. */
+  readonly falseFlag: boolean;
+}
+
+function extensionOf({ planes }: Readers): Standing['extension'] {
+  const known = planes.filter(({ env, release }) => env[FLAG] !== '' && (release === undefined || reads(release)));
+  if (known.length === 0) return 'unknown';
+  return known.every(plane => !flag(plane, FLAG, false)) ? 'off' : 'on';
+}
+
+/** Undefined where the subject is no business of Istio's, or of none that reads pools of the group. */
+export function standingOf(mesh: Mesh, subject: Meta): Standing | undefined {
+  const readers = readersOf(mesh, subject, KNOWLEDGE);
+  if (readers === undefined) return undefined;
+  const releases = readers.releases.filter(reads);
+  if (releases.length === 0) return undefined;
+  const implementation = ROUTES.has(subject.kind)
+    ? routeImplementation(mesh, subject as Route)
+    : backendImplementation(mesh, subject);
+  if (implementation === 'other') return undefined;
+  const others = mesh.fact(otherClasses);
+  const doubtful = implementation === 'unknown' && others.length > 0;
+  const deployments = readers.planes.flatMap(({ deployment }) => (deployment === undefined ? [] : [deployment]));
+  return {
+    certain: readers.certain && !doubtful && releases.length === readers.releases.length,
+    doubtful,
+    evidence: [...deployments.slice(0, 2), ...(doubtful ? others.slice(0, 1) : [])],
+    because: readers.certain
+      ? [...new Set(readers.releases.map(({ text }) => `Istio ${text}`))].join(', ')
+      : 'the release of Istio here is not known',
+    extension: extensionOf(readers),
+    falseFlag: readers.planes.some(({ env }) => env[FALSE_FLAG] !== undefined),
+  };
+}
