@@ -1,5 +1,5 @@
 // From a request to a verdict: what the cluster is now, what it would be, and what is new in it.
-import { applyPatch, type Operation } from 'fast-json-patch';
+import jsonPatch, { type Operation } from 'fast-json-patch';
 import { type Answer, difference, type Finding, identityOf, type Question } from '../engine/difference.ts';
 import { compareActions } from '../engine/enforce.ts';
 import { clip, oneLine, WARNING_AT_MOST, WARNINGS_AT_MOST } from '../engine/message.ts';
@@ -245,7 +245,7 @@ function applicable(patch: readonly PatchOperation[], object: unknown): readonly
 /** An object with operations applied to a copy of it. */
 export function patched(object: unknown, patch: readonly PatchOperation[]): unknown {
   if (patch.length === 0) return object;
-  return applyPatch(structuredClone(object), patch as Operation[], true).newDocument;
+  return jsonPatch.applyPatch(structuredClone(object), patch as Operation[], true).newDocument;
 }
 
 /** The verdict as the API server would get it: mutate, then validate what came out; the worse of both. */

@@ -67,16 +67,16 @@ export function createServer(options: ServerOptions): Servers {
   const lifecycle: Lifecycle = { draining: false };
   const patience: Patience = { ...PATIENCE, ...options.patience };
   const { webhook, swap } = secure(options, patience);
-  errors(webhook, options, patience);
+  errors(webhook, options, patience, ['/validate', '/mutate']);
   readBodies(webhook, { limit: BODY_LIMIT, patience: patience.body });
   admission(webhook, options, lifecycle);
 
   const health = fastify({
     ...COMMON,
-    clientErrorHandler: refuseConnection(options),
+    clientErrorHandler: refuseConnection(options, patience.farewell),
     frameworkErrors: refuseUrl(options),
   });
-  errors(health, options, patience);
+  errors(health, options, patience, []);
   healthRoutes(health, options, lifecycle);
   metricsRoute(health, options);
 
@@ -114,7 +114,7 @@ function secure(options: ServerOptions, patience: Patience) {
     // never below headersTimeout: Node would take the one for the other (ConnectionsList::Expired in node_http_parser.cc)
     requestTimeout: patience.headers + patience.body,
     routerOptions: { querystringParser: budgets() },
-    clientErrorHandler: refuseConnection(options),
+    clientErrorHandler: refuseConnection(options, patience.farewell),
     frameworkErrors: refuseUrl(options),
   });
   const server = webhook.server as unknown as Server;
@@ -168,7 +168,7 @@ function metricsRoute(app: FastifyInstance, { metrics }: ServerOptions): void {
 }
 
 /** Everything that goes wrong is answered from the catalogue. */
-function errors(app: FastifyInstance, options: ServerOptions, patience: Patience): void {
+function errors(app: FastifyInstance, options: ServerOptions, patience: Patience, posted: readonly string[]): void {
   app.setErrorHandler((error, _request, reply) => {
     const known = catalogued(error);
     note(options, known, error);
@@ -176,8 +176,8 @@ function errors(app: FastifyInstance, options: ServerOptions, patience: Patience
     say(reply, known.statusCode, errorLine(known));
   });
   app.setNotFoundHandler((request, reply) => {
-    const [path] = request.url.split('?', 1);
-    if (request.method === 'POST' || (path !== '/validate' && path !== '/mutate')) throw refusal('WW_NOT_FOUND');
+    const [path = ''] = request.url.split('?', 1);
+    if (request.method === 'POST' || !posted.includes(path)) throw refusal('WW_NOT_FOUND');
     reply.header('allow', 'POST');
     throw refusal('WW_METHOD');
   });
@@ -208,15 +208,9 @@ function partSlowly({ raw }: FastifyReply, moment: number): void {
   req.pause();
   socket.destroySoon = () => {
     socket.end();
-    const timer = setTimeout(() => socket.destroy(), moment);
-    socket.once('close', () => clearTimeout(timer));
+    destroyAfter(socket, moment);
   };
 }
-
-const BY_NODE: Readonly<Record<string, ErrorCode>> = {
-  HPE_HEADER_OVERFLOW: 'WW_HEADERS',
-  ERR_HTTP_REQUEST_TIMEOUT: 'WW_SLOW',
-};
 
 /** A URL that cannot be decoded. */
 function refuseUrl(options: ServerOptions) {
@@ -228,18 +222,36 @@ function refuseUrl(options: ServerOptions) {
 }
 
 /** What no request could be made of. */
-function refuseConnection(options: ServerOptions) {
-  return (error: NodeJS.ErrnoException, socket: Duplex): void => {
-    if (error.code === 'ECONNRESET' || socket.destroyed) return;
-    const known = refusal(BY_NODE[error.code ?? ''] ?? 'WW_BAD_REQUEST');
+function refuseConnection(options: ServerOptions, moment: number) {
+  return (error: NodeJS.ErrnoException, stream: Duplex): void => {
+    const socket = stream as Socket;
+    const { code = '' } = error;
+    const http = code.startsWith('HPE_') || code === 'ERR_HTTP_REQUEST_TIMEOUT';
+    if (!http || !socket.writable) {
+      // no handshake, or nobody there any more: what is written now would wait for one
+      if (code !== 'ECONNRESET') options.logs.logger.debug({ code }, 'a connection failed');
+      socket.destroy();
+      return;
+    }
+    const known = refusal(BY_NODE[code] ?? 'WW_BAD_REQUEST');
     note(options, known, error);
     const line = errorLine(known);
-    if (socket.writable) {
-      socket.write(
-        `HTTP/1.1 ${known.statusCode} ${STATUS_CODES[known.statusCode]}\r\ncontent-type: text/plain; charset=utf-8\r\n` +
-          `content-length: ${Buffer.byteLength(line)}\r\nconnection: close\r\n\r\n${line}`,
-      );
-    }
-    (socket as Socket).destroySoon();
+    socket.write(
+      `HTTP/1.1 ${known.statusCode} ${STATUS_CODES[known.statusCode]}\r\ncontent-type: text/plain; charset=utf-8\r\n` +
+        `content-length: ${Buffer.byteLength(line)}\r\nconnection: close\r\n\r\n${line}`,
+    );
+    socket.destroySoon();
+    destroyAfter(socket, moment);
   };
+}
+
+const BY_NODE: Readonly<Record<string, ErrorCode>> = {
+  HPE_HEADER_OVERFLOW: 'WW_HEADERS',
+  ERR_HTTP_REQUEST_TIMEOUT: 'WW_SLOW',
+};
+
+/** For a peer who does not take what was written to him. */
+function destroyAfter(socket: Socket, moment: number): void {
+  const timer = setTimeout(() => socket.destroy(), moment);
+  socket.once('close', () => clearTimeout(timer));
 }

@@ -34,6 +34,7 @@ export function createLogs({ level = 'info', destination = 1 }: LogOptions = {})
     dest: destination,
     sync: false,
     minLength: BATCH,
+    maxWrite: 4 * BATCH,
     maxLength: AT_MOST,
     periodicFlush: EVERY,
   });
