@@ -1,19 +1,23 @@
 // Every policy. To add one: a folder, and a line here.
 import type { Policy } from '../src/engine/policy.ts';
+import { crdBundle } from './crd-bundle/policy.ts';
 import { dataplaneModeConflict } from './dataplane-mode-conflict/policy.ts';
 import { dryRunSkew } from './dry-run-skew/policy.ts';
 import { inferencePoolEndpointPicker } from './inferencepool-endpoint-picker/policy.ts';
 import { meshLabels } from './mesh-labels/policy.ts';
 import { peerAuthenticationPolicy } from './peer-authentication/policy.ts';
+import { routeNeedsWaypoint } from './route-needs-waypoint/policy.ts';
 import { staleApiVersion } from './stale-api-version/policy.ts';
 import { waypointAvailability } from './waypoint-availability/policy.ts';
 
 export const policies: readonly Policy[] = [
+  crdBundle,
   dataplaneModeConflict,
   dryRunSkew,
   inferencePoolEndpointPicker,
   meshLabels,
   peerAuthenticationPolicy,
   staleApiVersion,
+  routeNeedsWaypoint,
   waypointAvailability,
 ];
