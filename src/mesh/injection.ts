@@ -211,6 +211,27 @@ const injectors: Fact<readonly Injector[]> = {
   },
 };
 
+/** All that injection rests on beside the pod and its namespace, as plain data: equal where nothing changed for anybody. */
+export const injectionSettings: Fact<unknown> = {
+  name: 'injectionSettings',
+  compute(mesh) {
+    const named = ({ namespace, revision }: ControlPlane) => `${namespace}/${revision}`;
+    return {
+      planes: mesh.fact(controlPlanes).map(plane => ({
+        name: named(plane),
+        tags: plane.tags,
+        release: plane.release,
+        native: plane.env['ENABLE_NATIVE_SIDECARS'],
+      })),
+      injectors: mesh.fact(injectors).map(injector => ({
+        ...injector,
+        controlPlanes: injector.controlPlanes.map(named),
+      })),
+      configs: [...mesh.fact(injectorConfigs)].map(([plane, config]) => ({ plane: named(plane), config })),
+    };
+  },
+};
+
 /** The labels of a namespace as admission sees them: the API server adds its name. */
 function namespaceLabels(mesh: Mesh, namespace: string): StringMap | undefined {
   const labels = mesh.get('Namespace', '', namespace)?.labels;
@@ -413,11 +434,11 @@ function eligible(kubeletVersion: string): boolean | undefined {
   return atLeast(parseRelease(kubeletVersion), AUTO_KUBELET) ?? false;
 }
 
-/** Whether every node is eligible for `auto`; undefined where the nodes are not known. */
-const everyNodeEligible: Fact<boolean | undefined> = {
-  name: 'everyNodeEligible',
+/** What the nodes that are known say to `auto`: false where one is too old, undefined where one does not tell. */
+const knownNodesEligible: Fact<boolean | undefined> = {
+  name: 'knownNodesEligible',
   compute(mesh) {
-    let all: boolean | undefined = mesh.complete('Node') ? true : undefined;
+    let all: boolean | undefined = true;
     for (const node of mesh.list('Node')) {
       const one = eligible(node.kubeletVersion);
       if (one === false) return false;
@@ -440,7 +461,9 @@ export function nativeByDefault(mesh: Mesh, controlPlane: ControlPlane, nodeName
     if (node === 'unknown') return 'unknown';
     if (node !== 'absent') return eligible(node.kubeletVersion) ?? 'unknown';
   }
-  return mesh.fact(everyNodeEligible) ?? 'unknown';
+  const all = mesh.fact(knownNodesEligible);
+  if (all === false) return false;
+  return all === true && mesh.complete('Node') ? true : 'unknown';
 }
 
 /**

@@ -1,0 +1,123 @@
+// Whose findings the change of another object can alter: a namespace's labels, a node's kubelet, istiod and its injector.
+import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
+import { same } from '../../src/kube/json.ts';
+import type { ObjectRef } from '../../src/kube/kind.ts';
+import { touchesControlPlane } from '../../src/mesh/changes.ts';
+import { injectionSettings, nativeByDefault, nativeMode } from '../../src/mesh/injection.ts';
+import type { Workload } from '../../src/mesh/kinds/workloads.ts';
+import type { Kind } from '../../src/mesh/kinds.ts';
+import type { Change, Fact, Mesh } from '../../src/mesh/mesh.ts';
+import { controlPlanes } from '../../src/mesh/releases.ts';
+import { isTelling, oldNodes } from './pods.ts';
+
+export const MUTATOR_KINDS = [
+  'Assign.mutations.gatekeeper.sh',
+  'AssignImage.mutations.gatekeeper.sh',
+  'ModifySet.mutations.gatekeeper.sh',
+] as const satisfies readonly Kind[];
+
+/** Kinds of other engines whose rules may name the proxy. Constraints of Gatekeeper have kinds of their own beside these. */
+export const ENGINE_KINDS = [
+  'ClusterPolicy.kyverno.io',
+  'Policy.kyverno.io',
+  'MutatingPolicy.policies.kyverno.io',
+  'ValidatingPolicy.policies.kyverno.io',
+  'NamespacedMutatingPolicy.policies.kyverno.io',
+  'NamespacedValidatingPolicy.policies.kyverno.io',
+  'MutatingAdmissionPolicy.admissionregistration.k8s.io',
+  'ValidatingAdmissionPolicy.admissionregistration.k8s.io',
+  ...MUTATOR_KINDS,
+] as const satisfies readonly Kind[];
+
+/**
+ * False in a cluster that uses ambient mode and nothing else: some namespace is in it and none asks for sidecars. The proxies that
+ * are there are waypoints and gateways, which keep them under `containers`.
+ */
+export const sidecarsExpected: Fact<boolean> = {
+  name: 'sidecarsExpected',
+  compute(mesh) {
+    let ambient = false;
+    for (const { labels } of mesh.list('Namespace')) {
+      if (labels['istio-injection'] === 'enabled' || labels['istio.io/rev'] !== undefined) return true;
+      ambient ||= labels['istio.io/dataplane-mode'] === 'ambient';
+    }
+    return !ambient;
+  },
+};
+
+/** Every object of other engines, and the injectors' ConfigMaps, in either Mesh. Constraints are seen when they are written. */
+function* rules({ before, after }: ChangeContext): Iterable<ObjectRef> {
+  for (const mesh of [before, after]) {
+    for (const kind of ENGINE_KINDS) yield* mesh.list(kind);
+    for (const { namespace } of mesh.fact(controlPlanes)) {
+      for (const configMap of mesh.list('ConfigMap', namespace)) {
+        if (configMap.name.startsWith('istio-sidecar-injector')) yield configMap;
+      }
+    }
+  }
+}
+
+/** Workloads of a namespace, or of all, for which it matters. */
+function* workloads(
+  { after }: ChangeContext,
+  namespace: string | undefined,
+  matters: (workload: Workload) => boolean,
+): Iterable<ObjectRef | typeof PAUSE> {
+  let seen = 0;
+  for (const workload of after.workloads({}, namespace)) {
+    seen += 1;
+    if (seen % 50 === 0) yield PAUSE;
+    if (matters(workload)) yield workload;
+  }
+}
+
+/** Kinds of which an absence means something here. */
+const WHOLE = ['Node', 'MutatingWebhookConfiguration.admissionregistration.k8s.io'] as const satisfies readonly Kind[];
+
+function anyRules(mesh: Mesh): boolean {
+  for (const kind of ENGINE_KINDS) for (const _ of mesh.list(kind)) return true;
+  return false;
+}
+
+const anyOldNodes = (mesh: Mesh) => mesh.fact(oldNodes).length > 0;
+
+/** What the control planes make of pods that say nothing themselves; equal where nothing changed for anybody. */
+const defaults = (mesh: Mesh) =>
+  mesh.fact(controlPlanes).map(plane => [plane.revision, nativeMode(plane) ?? '', nativeByDefault(mesh, plane)]);
+
+/** The subjects, beside the changed object, whose findings a change may alter. */
+export function* affected(change: Change, context: ChangeContext): Iterable<ObjectRef | typeof PAUSE> {
+  const { before, after } = context;
+  const { ref } = change;
+  // forced native sidecars make every workload telling where a kubelet is too old for them
+  const old = anyOldNodes(before) || anyOldNodes(after);
+  const telling = (workload: Workload) => old || isTelling(workload);
+  if (ref.kind === 'Namespace') {
+    if (same(change.before?.labels, change.after?.labels)) return;
+    if (anyRules(after) && before.fact(sidecarsExpected) !== after.fact(sidecarsExpected)) yield* rules(context);
+    yield* workloads(context, ref.name, telling);
+    return;
+  }
+  if (ref.kind === 'Node') {
+    const flipped = !same(defaults(before), defaults(after));
+    if (flipped) yield* rules(context);
+    if (flipped || !same(before.fact(oldNodes), after.fact(oldNodes))) yield* workloads(context, undefined, telling);
+    // a pod that names its node goes by that one, where it is known
+    const known = before.complete('Node') === after.complete('Node');
+    yield* workloads(
+      context,
+      undefined,
+      ({ template }) => template.nodeName !== undefined && (!known || template.nodeName === ref.name),
+    );
+    return;
+  }
+  if (touchesControlPlane(change)) {
+    const [was, is] = [before.fact(injectionSettings), after.fact(injectionSettings)];
+    const known = WHOLE.every(kind => before.complete(kind) === after.complete(kind));
+    if (known && (was === is || same(was, is))) return;
+    yield* rules(context);
+    yield* workloads(context, undefined, telling);
+    return;
+  }
+  for (const kind of MUTATOR_KINDS) if (ref.kind === kind) yield* after.list(kind);
+}

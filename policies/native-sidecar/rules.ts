@@ -1,0 +1,239 @@
+// Rules of other policy engines that reach for the proxy by its name, and in which list of the pod they do.
+import { parse } from 'yaml';
+import { at, type JsonObject, list, record, records, text, texts } from '../../src/kube/json.ts';
+import { type GroupKind, splitGroupKind } from '../../src/kube/kind.ts';
+import { either, type Lists, listsIn, meansProxy, mentions, type Named, NEITHER } from './mentions.ts';
+
+/** One rule of an object, and where it reaches for `istio-proxy`. */
+export interface Rule {
+  /** Its name, location or number: what tells it from the others of the object. */
+  readonly key: string;
+  /** JSON pointer to it. */
+  readonly path: string;
+  readonly lists: Lists;
+  /** True for a rule that changes pods; false for one that allows or refuses them. */
+  readonly mutates: boolean;
+}
+
+/** Keys whose text people read and no engine does. */
+const PROSE = new Set(['message', 'messageExpression', 'description', 'reason', 'auditAnnotations']);
+
+/** Kyverno's anchors around a key: `(name)`, `=(containers)`, `+(…)`, `X(…)`, `^(…)`, `<(…)`. */
+const plain = (key: string): string => /^[=X^+<]?\((.*)\)$/s.exec(key)?.[1] ?? key;
+
+function listNamed(key: string): Lists | undefined {
+  if (key === 'containers') return { regular: true, init: false };
+  return key === 'initContainers' ? { regular: false, init: true } : undefined;
+}
+
+function parsed(source: string): unknown {
+  try {
+    return parse(source, { logLevel: 'silent', maxAliasCount: 20 }) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Everything that is text in a JSON value, prose left out. */
+function* textsIn(value: unknown): Generator<string> {
+  if (typeof value === 'string') yield value;
+  else if (Array.isArray(value)) for (const item of value) yield* textsIn(item);
+  else {
+    const object = record(value);
+    for (const key in object) if (!PROSE.has(key)) yield* textsIn(object[key]);
+  }
+}
+
+const saysProxy = (value: unknown): boolean => [...textsIn(value)].some(meansProxy);
+
+/** A condition `{ key, operator, value }`: the key says which list, the value what is looked for, or the other way round. */
+function inCondition(condition: JsonObject, around: Lists, named: Named): Lists {
+  const whole = [...textsIn(condition['key']), ...textsIn(condition['value'])];
+  const direct = whole.reduce((lists, one) => either(lists, mentions(one, named)), NEITHER);
+  if (direct.regular || direct.init) return direct;
+  if (!whole.some(one => meansProxy(one) || one.includes('istio-proxy'))) return NEITHER;
+  const own = whole.reduce((lists, one) => either(lists, listsIn(one, named)), NEITHER);
+  return own.regular || own.init ? own : around;
+}
+
+/** A JSON Patch: a path says the list, the value or another operation's test which container. */
+function inJsonPatch(patch: unknown, around: Lists, named: Named): Lists {
+  const operations = records(typeof patch === 'string' ? parsed(patch) : patch);
+  if (!operations.some(operation => saysProxy(operation['value']) || mentioned(operation['path']))) return NEITHER;
+  const own = operations.reduce((lists, operation) => {
+    const path = text(operation['path']) ?? '';
+    return path.startsWith('/spec/') ? either(lists, listsIn(path, named)) : lists;
+  }, NEITHER);
+  return own.regular || own.init ? own : around;
+}
+
+const mentioned = (value: unknown): boolean => text(value)?.includes('istio-proxy') === true;
+
+/** Pod security's exemption by image and field (`validate.podSecurity.exclude`). */
+function inPodSecurity(exclude: JsonObject): Lists {
+  const images = texts(exclude['images']);
+  if (!images.some(image => /istio|proxyv2/.test(image))) return NEITHER;
+  const field = text(exclude['restrictedField']);
+  return field === undefined ? { regular: true, init: true } : listsIn(field);
+}
+
+/** A Kyverno rule, or any part of it. `around`: the list that what stands around this part means. */
+function inKyverno(value: unknown, around: Lists, named: Named): Lists {
+  if (typeof value === 'string') {
+    const direct = mentions(value, named);
+    if (direct.regular || direct.init) return direct;
+    return around.regular || around.init ? (value.includes('istio-proxy') ? around : NEITHER) : NEITHER;
+  }
+  if (Array.isArray(value)) {
+    return value.reduce<Lists>((lists, item) => either(lists, inKyverno(item, around, named)), NEITHER);
+  }
+  const object = record(value);
+  if (object === undefined) return NEITHER;
+  if ('controlName' in object) return inPodSecurity(object);
+  if ('key' in object && 'operator' in object) return inCondition(object, around, named);
+  let lists = NEITHER;
+  // an entry of a foreach: its list is what `element` is taken from
+  const iterated = text(object['list']);
+  const here = iterated === undefined ? around : listsIn(iterated, named);
+  for (const key in object) {
+    const name = plain(key);
+    const part = object[key];
+    // a pod template's override is moved to where the proxy is: only pods themselves matter
+    if (name === 'template' || PROSE.has(name)) continue;
+    if (name === 'patchesJson6902') lists = either(lists, inJsonPatch(part, here, named));
+    else if (name === 'name') {
+      if (typeof part === 'string' && meansProxy(part)) lists = either(lists, here);
+    } else lists = either(lists, inKyverno(part, listNamed(name) ?? here, named));
+  }
+  return lists;
+}
+
+/** What a rule's own context, and CEL variables, call a list of containers. */
+function namesOf(variables: readonly JsonObject[], known: Named = new Map()): Named {
+  const named = new Map(known);
+  for (const variable of variables) {
+    const name = text(variable['name']);
+    if (name === undefined || name.length < 2) continue;
+    const said = [...textsIn(variable['variable']), ...textsIn(variable['expression'])];
+    const lists = said.reduce((all, one) => either(all, listsIn(one, named)), NEITHER);
+    if (lists.regular || lists.init) named.set(name, lists);
+  }
+  return named;
+}
+
+function kyvernoRules(spec: unknown): readonly Rule[] {
+  return list(at(spec, 'rules')).map((rule, index) => {
+    // match and exclude pick objects by kind, name and label; what a rule generates is no pod that is admitted
+    const { match: _match, exclude: _exclude, generate: _generate, name: _name, ...rest } = record(rule) ?? {};
+    return {
+      key: text(at(rule, 'name')) ?? String(index),
+      path: `/spec/rules/${index}`,
+      lists: inKyverno(rest, NEITHER, namesOf(records(rest['context']))),
+      mutates: rest['mutate'] !== undefined,
+    };
+  });
+}
+
+/** The policies that are written in CEL: Kyverno's newer kinds and the API server's own. */
+function celRules(spec: unknown): readonly Rule[] {
+  const named = namesOf(records(at(spec, 'variables')));
+  const reach = (value: unknown) =>
+    [...textsIn(value)].reduce((lists, one) => either(lists, mentions(one, named)), NEITHER);
+  const part = (key: string, mutates: boolean): readonly Rule[] =>
+    list(at(spec, key)).map((item, index) => ({
+      key: `${key}/${index}`,
+      path: `/spec/${key}/${index}`,
+      lists: reach(item),
+      mutates,
+    }));
+  const mutates = list(at(spec, 'mutations')).length > 0;
+  return [
+    ...part('variables', mutates),
+    ...part('matchConditions', mutates),
+    ...part('mutations', true),
+    ...part('validations', false),
+  ];
+}
+
+/** Gatekeeper's mutators: one location (`spec.containers[name:istio-proxy].image`), and tests of paths. */
+function gatekeeperRules(spec: unknown): readonly Rule[] {
+  const location = text(at(spec, 'location')) ?? '';
+  const tests = records(at(spec, 'parameters', 'pathTests')).flatMap(test => text(test['subPath']) ?? []);
+  const lists = [location, ...tests].reduce((all, one) => either(all, mentions(one)), NEITHER);
+  return [{ key: location, path: '/spec/location', lists, mutates: true }];
+}
+
+/**
+ * A constraint's parameters mean what its template makes of them. A list of container names alone (`exemptContainers`) usually
+ * holds for every list of the pod; only where there is another one for init containers, or a path, is it known which is meant.
+ */
+function constraintRules(spec: unknown): readonly Rule[] {
+  const parameters = record(at(spec, 'parameters')) ?? {};
+  let lists = [...textsIn(parameters)].reduce((all, one) => either(all, mentions(one)), NEITHER);
+  const keys = Object.keys(parameters).filter(key => /container/i.test(key));
+  const isInit = (key: string) => /init/i.test(key);
+  if (keys.some(isInit)) {
+    for (const key of keys) {
+      if (saysProxy(parameters[key])) lists = either(lists, { regular: !isInit(key), init: isInit(key) });
+    }
+  }
+  return [{ key: 'parameters', path: '/spec/parameters', lists, mutates: false }];
+}
+
+const GATEKEEPER_MUTATORS = new Set(['Assign', 'AssignImage', 'ModifySet']);
+
+/** The rules of another engine's object. */
+export function rulesOf(kind: GroupKind, spec: unknown): readonly Rule[] {
+  const { group, kind: name } = splitGroupKind(kind);
+  if (group === 'kyverno.io') return kyvernoRules(spec);
+  if (group === 'policies.kyverno.io' || group === 'admissionregistration.k8s.io') return celRules(spec);
+  if (group === 'mutations.gatekeeper.sh' && GATEKEEPER_MUTATORS.has(name)) return gatekeeperRules(spec);
+  return group === 'constraints.gatekeeper.sh' ? constraintRules(spec) : [];
+}
+
+/**
+ * The rules that reach for the proxy among the regular containers only. A rule for the other list beside it, of the same sort,
+ * makes both whole.
+ */
+export function narrowRules(rules: readonly Rule[]): readonly Rule[] {
+  return rules.filter(
+    rule =>
+      rule.lists.regular &&
+      !rule.lists.init &&
+      !rules.some(other => other.mutates === rule.mutates && other.lists.init && !other.lists.regular),
+  );
+}
+
+/** Gatekeeper has one location an object: what this one would be called for the other list. */
+export function counterpartLocation(spec: unknown): string | undefined {
+  const location = text(at(spec, 'location'));
+  return location?.startsWith('spec.containers[') === true
+    ? location.replace('spec.containers[', 'spec.initContainers[')
+    : undefined;
+}
+
+/** Names of the templates that istiod's chart brings; those are written for both kinds of sidecars. */
+const BUILT_IN = new Set([
+  'sidecar',
+  'gateway',
+  'grpc-simple',
+  'grpc-agent',
+  'waypoint',
+  'kube-gateway',
+  'agentgateway',
+  'agentgateway-waypoint',
+]);
+
+export const isBuiltIn = (template: string): boolean => BUILT_IN.has(template);
+
+/**
+ * True for an operator's own injection template that patches `istio-proxy` under `containers` whatever the proxy is. One that
+ * runs the proxy itself (its own image or arguments) is used alone, as a gateway's is.
+ */
+export function patchesRegularOnly(template: string): boolean {
+  const said = template.replace(/\{\{-?\s*\/\*.*?\*\/\s*-?\}\}/gs, '').replace(/(^|\s)#[^\n]*/g, '$1');
+  if (/nativeSidecar/i.test(said)) return false;
+  if (/image:\s*["']?(?:auto\b|\{\{[^}]*ProxyImage)|-\s*["']?(?:router|sidecar)["']?\s*$/m.test(said)) return false;
+  const lists = mentions(said);
+  return lists.regular && !lists.init;
+}
