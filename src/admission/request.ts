@@ -81,6 +81,18 @@ export interface ObjectRequest {
 }
 
 /**
+ * The object as the API server would store it: of kinds with a status of their own an UPDATE leaves the status alone (each kind's
+ * PrepareForUpdate), and manifests have none.
+ */
+function withStatusOf(old: unknown, object: unknown): unknown {
+  const status = at(old, 'status');
+  const written = record(object);
+  return status === undefined || written === undefined || at(written, 'status') !== undefined
+    ? object
+    : { ...written, status };
+}
+
+/**
  * The request that writing this object would be. Undefined where it is no Kubernetes object.
  * The operation defaults to UPDATE where there is an old object, else to CREATE.
  */
@@ -97,7 +109,7 @@ export function requestFor(object: unknown, { operation, old, dryRun }: ObjectRe
     namespace: identity.namespace,
     operation: asked,
     userInfo: { username: 'waywarden-review', groups: [] },
-    object: asked === 'DELETE' ? null : object,
+    object: asked === 'DELETE' ? null : asked === 'UPDATE' ? withStatusOf(old, object) : object,
     oldObject: asked === 'DELETE' ? (old ?? object) : asked === 'CREATE' ? null : (old ?? null),
     dryRun: dryRun ?? false,
   };
