@@ -34,6 +34,7 @@ import {
 import { type InferencePool, inferencePool, type PoolReferrer, poolReferrer } from './kinds/inference.ts';
 import type { Meta } from './kinds/meta.ts';
 import { type NetworkPolicy, networkPolicy } from './kinds/network.ts';
+import { type AttachedConfig, attachedConfig, type VirtualService, virtualService } from './kinds/routing.ts';
 import {
   type HorizontalPodAutoscaler,
   horizontalPodAutoscaler,
@@ -91,6 +92,13 @@ export interface Projections {
   'ReferenceGrant.gateway.networking.k8s.io': ReferenceGrant;
   'BackendTLSPolicy.gateway.networking.k8s.io': BackendTlsPolicy;
   'AuthorizationPolicy.security.istio.io': AuthorizationPolicy;
+  'RequestAuthentication.security.istio.io': AttachedConfig;
+  'WasmPlugin.extensions.istio.io': AttachedConfig;
+  'TrafficExtension.extensions.istio.io': AttachedConfig;
+  'EnvoyFilter.networking.istio.io': AttachedConfig;
+  'Telemetry.telemetry.istio.io': AttachedConfig;
+  'Sidecar.networking.istio.io': AttachedConfig;
+  'VirtualService.networking.istio.io': VirtualService;
   'PeerAuthentication.security.istio.io': PeerAuthentication;
   'InferencePool.inference.networking.k8s.io': InferencePool;
   'InferencePool.inference.networking.x-k8s.io': InferencePool;
@@ -182,6 +190,13 @@ export const KINDS: { readonly [K in Kind]: KindFacts<Projections[K]> } = {
   'UDPRoute.gateway.networking.k8s.io': entry('udproutes', 'v1alpha2', route),
   'ReferenceGrant.gateway.networking.k8s.io': entry('referencegrants', 'v1beta1', referenceGrant),
   'BackendTLSPolicy.gateway.networking.k8s.io': entry('backendtlspolicies', 'v1', backendTlsPolicy),
+  'RequestAuthentication.security.istio.io': entry('requestauthentications', 'v1', attachedConfig),
+  'WasmPlugin.extensions.istio.io': entry('wasmplugins', 'v1alpha1', attachedConfig),
+  'TrafficExtension.extensions.istio.io': entry('trafficextensions', 'v1alpha1', attachedConfig),
+  'EnvoyFilter.networking.istio.io': entry('envoyfilters', 'v1alpha3', attachedConfig),
+  'Telemetry.telemetry.istio.io': entry('telemetries', 'v1', attachedConfig),
+  'Sidecar.networking.istio.io': entry('sidecars', 'v1', attachedConfig),
+  'VirtualService.networking.istio.io': entry('virtualservices', 'v1', virtualService),
   'AuthorizationPolicy.security.istio.io': entry('authorizationpolicies', 'v1', authorizationPolicy),
   'PeerAuthentication.security.istio.io': entry('peerauthentications', 'v1', peerAuthentication),
   'InferencePool.inference.networking.k8s.io': entry('inferencepools', 'v1', inferencePool),

@@ -5,6 +5,7 @@ import { DESTINATION_RULE, type DestinationRule, fullHost } from './kinds/destin
 import { type BackendTlsPolicy, GATEWAY, type Gateway, ROUTE_KINDS, type Route } from './kinds/gateways.ts';
 import type { InferencePool, PoolReferrer } from './kinds/inference.ts';
 import type { Meta } from './kinds/meta.ts';
+import { VIRTUAL_SERVICE, type VirtualService } from './kinds/routing.ts';
 import type { HorizontalPodAutoscaler } from './kinds/scaling.ts';
 import { type Attachment, AUTHORIZATION_POLICY } from './kinds/security.ts';
 import type { ServiceEntry } from './kinds/services.ts';
@@ -13,11 +14,11 @@ import { WORKLOAD_KINDS, type Workload } from './kinds/workloads.ts';
 /** The key of one thing that is referred to: an object, a role such as `component/istiod`, or a host. */
 export type ReferenceKey = string;
 
-const SERVICE_HOST = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.|$)/;
+const SERVICE_HOST = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.(?!clusterset\.local$)|$)/;
 
 /**
  * A host of a ServiceEntry or a DestinationRule. The host of a Kubernetes Service is the Service, whatever the cluster's domain is
- * called.
+ * called; `clusterset.local` is another domain's (Multi-Cluster Services).
  */
 export function hostKey(host: string): ReferenceKey {
   const [, name, namespace] = SERVICE_HOST.exec(host) ?? [];
@@ -40,6 +41,7 @@ export function componentKey(component: 'istiod' | 'ztunnel' | 'istio-cni' | 'ga
 }
 
 const DRY_RUN = 'istio.io/dry-run';
+const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
@@ -90,6 +92,16 @@ export function referencesOf(object: Meta): readonly ReferenceKey[] {
   const { hosts } = object as Partial<ServiceEntry>;
   if (object.kind === SERVICE_ENTRY && hosts !== undefined) keys.push(...new Set(hosts.map(hostKey)));
   if (object.kind === DESTINATION_RULE) keys.push(hostKey(fullHost((object as DestinationRule).host, own)));
+  if (object.kind === VIRTUAL_SERVICE) {
+    const { hosts: named, gateways } = object as VirtualService;
+    for (const host of new Set(named)) keys.push(hostKey(fullHost(host, own)));
+    for (const gateway of gateways) {
+      const slash = gateway.indexOf('/');
+      const [namespace, name] = slash < 0 ? [own, gateway] : [gateway.slice(0, slash), gateway.slice(slash + 1)];
+      // the name may be meant for either kind; only Istio's own is found
+      if (gateway !== 'mesh') for (const kind of [GATEWAY, ISTIO_GATEWAY]) keys.push(refKey({ kind, namespace, name }));
+    }
+  }
   if (object.kind === AUTHORIZATION_POLICY && (object.annotations[DRY_RUN] ?? object.labels[DRY_RUN]) !== undefined)
     keys.push(DRY_RUN_KEY);
   const className = object.kind === 'ConfigMap' ? object.labels['gateway.istio.io/defaults-for-class'] : undefined;
