@@ -7,6 +7,7 @@ import { inferencePoolEndpointPicker } from './inferencepool-endpoint-picker/pol
 import { meshLabels } from './mesh-labels/policy.ts';
 import { peerAuthenticationPolicy } from './peer-authentication/policy.ts';
 import { routeNeedsWaypoint } from './route-needs-waypoint/policy.ts';
+import { serviceEntryPolicy } from './service-entry/policy.ts';
 import { staleApiVersion } from './stale-api-version/policy.ts';
 import { waypointAvailability } from './waypoint-availability/policy.ts';
 
@@ -17,7 +18,8 @@ export const policies: readonly Policy[] = [
   inferencePoolEndpointPicker,
   meshLabels,
   peerAuthenticationPolicy,
-  staleApiVersion,
   routeNeedsWaypoint,
+  serviceEntryPolicy,
+  staleApiVersion,
   waypointAvailability,
 ];

@@ -1,0 +1,463 @@
+import { z } from 'zod';
+import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
+import { at, same } from '../../src/kube/json.ts';
+import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { ambient, cniSettings, enforcerOf, enrolsByDefault } from '../../src/mesh/enrolment.ts';
+import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
+import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
+import { isOf } from '../../src/mesh/kinds.ts';
+import type { Change, Mesh } from '../../src/mesh/mesh.ts';
+import { ordinaryPod } from '../../src/mesh/ordinary.ts';
+import { hostKey } from '../../src/mesh/references.ts';
+import {
+  atLeast,
+  type ControlPlane,
+  controlPlanes,
+  flag,
+  ownersOf,
+  servesAmbient,
+  ztunnels,
+} from '../../src/mesh/releases.ts';
+import { candidatesOf, hasAddress, waypointOf } from '../../src/mesh/waypoints.ts';
+import { differ, isOlder, meet, portsMissingIn, ref, SERVICE_ENTRY, visibleTo } from './hosts.ts';
+
+const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
+const SEEN = ['validate', 'files', 'audit'] as const;
+const DYNAMIC = 'DYNAMIC_DNS';
+
+type Finding =
+  | 'passthrough-not-understood'
+  | 'none-before-1.28'
+  | 'dynamic-dns-needs-waypoint'
+  | 'dynamic-dns-protocol'
+  | 'dynamic-dns-invalid'
+  | 'same-host-elsewhere'
+  | 'host-twice'
+  | 'no-address-for-waypoint'
+  | 'no-endpoints'
+  | 'exported-anyway';
+
+type Found = Iterable<Report<Finding> | typeof PAUSE>;
+
+interface Situation {
+  readonly entry: ServiceEntry;
+  readonly mesh: Mesh;
+  /** The control planes that own it and serve ambient mode; empty where it is not on. */
+  readonly serving: readonly ControlPlane[];
+  readonly owners: readonly ControlPlane[];
+}
+
+const deployments = (planes: readonly ControlPlane[]): readonly ObjectRef[] =>
+  planes.flatMap(plane => (plane.deployment === undefined ? [] : [ref(plane.deployment)]));
+
+/** `resolution: NONE` with addresses: from 1.28 on ztunnel passes such traffic through. */
+function* passthrough({ entry, mesh, serving }: Situation): Found {
+  if (entry.resolution !== 'NONE' || entry.addresses.length === 0 || serving.length === 0) return;
+  const old = serving.filter(plane => atLeast(plane.release, '1.28') === false);
+  if (old.length > 0) {
+    yield {
+      finding: 'none-before-1.28',
+      key: 'resolution',
+      effect:
+        'ambient clients cannot reach its addresses: before 1.28 resolution NONE has no endpoints in ambient mode',
+      fix: 'upgrade istiod and ztunnel to 1.28 or later, or use resolution STATIC with endpoints',
+      evidence: deployments(old),
+      because: `istiod ${old[0]?.release?.text ?? ''}`,
+      path: '/spec/resolution',
+    };
+    return;
+  }
+  if (!serving.some(plane => atLeast(plane.release, '1.28') === true)) return;
+  const agents = mesh.fact(ztunnels).filter(agent => atLeast(agent.release, '1.28') === false);
+  if (agents.length === 0) return;
+  yield {
+    finding: 'passthrough-not-understood',
+    key: 'resolution',
+    effect:
+      'a ztunnel before 1.28 refuses this entry: its clients pass it by, and a waypoint is not used, until ztunnel is upgraded',
+    fix: 'finish the rollout of ztunnel to 1.28 or later first, or use resolution STATIC with endpoints',
+    evidence: agents.slice(0, 3).map(agent => ref(agent.workload)),
+    because: `ztunnel ${agents[0]?.release?.text ?? ''} knows no passthrough`,
+    path: '/spec/resolution',
+  };
+}
+
+function invalidDynamic(entry: ServiceEntry): readonly { what: string; fix: string; path: string }[] {
+  const found: { what: string; fix: string; path: string }[] = [];
+  const plain = entry.hosts.find(host => !host.startsWith('*'));
+  if (plain !== undefined) {
+    found.push({
+      what: `host ${plain} is no wildcard`,
+      fix: 'use resolution DNS for plain hosts, or write *.DOMAIN',
+      path: '/spec/hosts',
+    });
+  }
+  if (entry.addresses.length > 0)
+    found.push({ what: 'it has addresses', fix: 'remove spec.addresses', path: '/spec/addresses' });
+  if (entry.endpoints > 0)
+    found.push({ what: 'it has endpoints', fix: 'remove spec.endpoints', path: '/spec/endpoints' });
+  const raw = entry.ports.find(port => ['TCP', 'UDP', 'MONGO', 'MYSQL', 'REDIS'].includes(port.protocol));
+  if (raw !== undefined) {
+    found.push({
+      what: `port ${raw.number} is ${raw.protocol}, which carries no host name`,
+      fix: 'use HTTP or TLS ports',
+      path: '/spec/ports',
+    });
+  }
+  return found;
+}
+
+function* dynamicDns({ entry, mesh, serving, owners }: Situation): Found {
+  if (entry.resolution !== DYNAMIC) return;
+  const checked = owners.length > 0 && owners.every(plane => atLeast(plane.release, '1.30') === true);
+  for (const { what, fix, path } of invalidDynamic(entry)) {
+    yield {
+      finding: 'dynamic-dns-invalid',
+      key: path,
+      effect: `${what}: resolution DYNAMIC_DNS does not allow it, istiod refuses or ignores this entry`,
+      fix,
+      evidence: [],
+      because: 'istiod checks it from 1.30 on',
+      certain: checked,
+      path,
+    };
+  }
+  if (serving.length === 0) return;
+  const binding = waypointOf(mesh, entry, 'service');
+  if (binding.state === 'unknown') return;
+  if (binding.state === 'none' || binding.state === 'opted-out' || binding.state === 'never') {
+    // the namespace's own clients are sidecars, which resolve such hosts themselves from 1.30 on
+    if (enforcerOf(mesh, ordinaryPod(entry.namespace)).by === 'sidecar') return;
+    yield {
+      finding: 'dynamic-dns-needs-waypoint',
+      key: 'waypoint',
+      effect: 'ambient clients cannot use this entry: only a waypoint resolves DYNAMIC_DNS hosts, and it names none',
+      fix: 'label it istio.io/use-waypoint with a waypoint of its namespace',
+      evidence: deployments(serving),
+      because: binding.why,
+      path: '/spec/resolution',
+    };
+    return;
+  }
+  const bound = binding.state === 'bound';
+  const evidence = binding.waypoint === undefined ? [] : [binding.waypoint];
+  if (entry.location === 'MESH_INTERNAL') {
+    yield {
+      finding: 'dynamic-dns-invalid',
+      key: '/spec/location',
+      effect:
+        'the waypoint builds nothing for DYNAMIC_DNS with MESH_INTERNAL: its hosts are unreachable for ambient clients',
+      fix: 'set location: MESH_EXTERNAL',
+      evidence,
+      certain: bound && checked,
+      path: '/spec/location',
+    };
+  }
+  for (const port of entry.ports) {
+    const tls = port.protocol === 'TLS' || port.protocol === 'HTTPS';
+    const off = serving.filter(
+      plane =>
+        !flag(plane, 'ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS', false) || atLeast(plane.release, '1.29') === false,
+    );
+    if (port.protocol !== 'GRPC' && port.protocol !== 'HTTP2' && !(tls && off.length > 0)) continue;
+    yield {
+      finding: 'dynamic-dns-protocol',
+      key: String(port.number),
+      effect: `the waypoint resolves no ${port.protocol} port of DYNAMIC_DNS: requests to port ${port.number} fail`,
+      fix: tls
+        ? 'set ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS=true on istiod (1.29 or later), or use an HTTP port'
+        : `declare port ${port.number} as HTTP`,
+      evidence: [...evidence, ...(tls ? deployments(off) : [])],
+      certain: bound && (!tls || off.length === serving.length),
+      path: '/spec/ports',
+    };
+  }
+}
+
+function* sharedHosts({ entry, mesh, serving, owners }: Situation): Found {
+  const picks = owners.filter(
+    plane => atLeast(plane.release, '1.30') === true && flag(plane, 'PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE', true),
+  );
+  if (serving.length === 0 && picks.length === 0) return;
+  const seen = new Set<string>();
+  for (const host of entry.hosts) {
+    const key = hostKey(host);
+    const service = key.startsWith('Service/')
+      ? mesh.object({ kind: 'Service', namespace: key.split('/')[1] ?? '', name: key.split('/')[2] ?? '' })
+      : undefined;
+    if (service !== undefined && serving.length > 0) {
+      yield {
+        finding: service.namespace === entry.namespace ? 'host-twice' : 'same-host-elsewhere',
+        key: host,
+        effect: `${host} is a Kubernetes Service: ztunnel ignores this entry for it, sidecars and waypoints send to both`,
+        fix: 'give the entry a host of its own, or remove it',
+        evidence: [ref(service)],
+        action: 'warn',
+        path: '/spec/hosts',
+      };
+    }
+    for (const other of mesh.referring(key, SERVICE_ENTRY)) {
+      if (refKey(other) === refKey(entry) || seen.has(`${host} ${refKey(other)}`)) continue;
+      if (!other.hosts.some(theirs => theirs.toLowerCase() === host.toLowerCase()) || isOlder(entry, other)) continue;
+      seen.add(`${host} ${refKey(other)}`);
+      if (other.namespace === entry.namespace) {
+        if (serving.length === 0) continue;
+        const lost = portsMissingIn(entry, other);
+        const captured = enforcerOf(mesh, ordinaryPod(entry.namespace)).by === 'ztunnel';
+        yield {
+          finding: 'host-twice',
+          key: host,
+          effect:
+            lost.length > 0
+              ? `ztunnel takes only the older of two entries for ${host}: port ${lost.join(', ')} is unreachable for ambient clients`
+              : `ztunnel takes only the older of two entries for ${host}: ambient clients get nothing of this one`,
+          fix: 'put all ports and endpoints of the host into one ServiceEntry',
+          evidence: [ref(other)],
+          ...(lost.length > 0 ? {} : { action: 'warn' as const }),
+          certain: captured,
+          path: '/spec/hosts',
+        };
+      } else if (picks.length > 0 && meet(entry, other) && differ(entry, other)) {
+        yield {
+          finding: 'same-host-elsewhere',
+          key: `${host} ${other.namespace}`,
+          effect: `clients that see both entries for ${host} use the older one, that of namespace ${other.namespace}`,
+          fix: 'limit exportTo of both, or keep one entry for the host',
+          evidence: [ref(other), ...deployments(picks)],
+          because: 'from 1.30 on the older wins, not the first in the alphabet',
+          path: '/spec/hosts',
+        };
+      }
+    }
+  }
+}
+
+function* withoutAddress({ entry, mesh, serving }: Situation): Found {
+  if (serving.length === 0 || entry.resolution === DYNAMIC) return;
+  const address = hasAddress(mesh, entry);
+  if (address.has) return;
+  const binding = waypointOf(mesh, entry, 'service');
+  if (binding.state !== 'bound' && binding.state !== 'pending') return;
+  const policies = [...mesh.referring(refKey(entry), AUTHORIZATION_POLICY)];
+  // inherited from the namespace and not asked for by anybody: nothing is lost
+  if (policies.length === 0 && binding.namedBy?.kind !== SERVICE_ENTRY) return;
+  yield {
+    finding: 'no-address-for-waypoint',
+    key: 'address',
+    effect:
+      policies.length > 0
+        ? 'traffic to its hosts never goes to the waypoint, for want of an address: policies that target it enforce nothing'
+        : 'traffic to its hosts never goes to the waypoint, for want of an address, although its status says bound',
+    fix:
+      entry.resolution === 'NONE'
+        ? 'give it spec.addresses, or resolution DNS or STATIC'
+        : 'give it spec.addresses, or remove networking.istio.io/enable-autoallocate-ip: "false"',
+    evidence: [...(binding.waypoint === undefined ? [] : [binding.waypoint]), ...policies.slice(0, 3).map(ref)],
+    because: address.why,
+    certain: address.certain && binding.certain,
+    ...(policies.length > 0 ? {} : { action: 'warn' as const }),
+    path: '/spec/resolution',
+  };
+}
+
+function* endpoints({ entry, serving }: Situation): Found {
+  if (entry.ports.length === 0) {
+    yield {
+      finding: 'no-endpoints',
+      key: 'ports',
+      effect: 'it has no ports: nothing can be sent to its hosts',
+      fix: 'list the ports under spec.ports',
+      evidence: [],
+      path: '/spec/ports',
+    };
+  } else if (entry.resolution === 'STATIC' && entry.endpoints === 0) {
+    if (entry.workloadSelector === undefined) {
+      yield {
+        finding: 'no-endpoints',
+        key: 'endpoints',
+        effect: 'resolution STATIC without endpoints: whatever is sent to its hosts goes nowhere',
+        fix: 'list spec.endpoints, set spec.workloadSelector, or use resolution DNS',
+        evidence: [],
+        path: '/spec/endpoints',
+      };
+    } else if (serving.length > 0 && Object.keys(entry.workloadSelector.matchLabels).length === 0) {
+      yield {
+        finding: 'no-endpoints',
+        key: 'workloadSelector',
+        effect: 'an empty workloadSelector selects no pod in ambient mode: what is sent to its hosts goes nowhere',
+        fix: 'write spec.workloadSelector.labels, or list spec.endpoints',
+        evidence: [],
+        action: 'warn',
+        path: '/spec/workloadSelector',
+      };
+    }
+  }
+}
+
+function* exported({ entry, mesh, serving }: Situation): Found {
+  const seers = visibleTo(entry);
+  if (serving.length === 0 || seers === 'all') return;
+  // MeshConfig of 1.31 can make ambient mode keep to the namespace
+  if (serving.some(plane => at(plane.meshConfig, 'serviceEntryVisibility') !== undefined)) return;
+  let count = 0;
+  for (const { name } of mesh.list('Namespace')) {
+    count += 1;
+    if (count % 200 === 0) yield PAUSE;
+    if (seers.has(name) || enrolsByDefault(mesh, name) !== true) continue;
+    yield {
+      finding: 'exported-anyway',
+      key: 'exportTo',
+      effect: 'ambient mode ignores exportTo of ServiceEntries: ambient clients of every namespace use this entry',
+      fix: 'remove exportTo, or rely on AuthorizationPolicies and NetworkPolicies to keep others out',
+      evidence: [{ kind: 'Namespace', namespace: '', name }],
+      path: '/spec/exportTo',
+    };
+    return;
+  }
+}
+
+function* check(entry: ServiceEntry, { mesh }: CheckContext<unknown>): Found {
+  const owners = ownersOf(mesh, entry);
+  // an entry that no control plane here takes for its own is release-skew's to report
+  if (owners.length === 0 && mesh.fact(controlPlanes).length > 0) return;
+  const serving = mesh.fact(ambient).state === 'on' ? owners.filter(servesAmbient) : [];
+  const situation: Situation = { entry, mesh, serving, owners };
+  yield* endpoints(situation);
+  yield* passthrough(situation);
+  yield* dynamicDns(situation);
+  yield* sharedHosts(situation);
+  yield* withoutAddress(situation);
+  yield* exported(situation);
+}
+
+function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {
+  const { kind, namespace, name } = change.ref;
+  const altered = <T>(fact: { name: string; compute: (mesh: Mesh) => T }) => !same(before.fact(fact), after.fact(fact));
+  const cni = (mesh: Mesh) => {
+    const { excluded, selectors, ambient: enabled } = mesh.fact(cniSettings);
+    return { excluded: [...excluded], selectors, enabled };
+  };
+  const everywhere =
+    kind === GATEWAY_CLASS ||
+    kind === WEBHOOKS ||
+    (kind === 'ConfigMap' && name.startsWith('istio')) ||
+    altered(controlPlanes) ||
+    altered(ztunnels) ||
+    before.fact(ambient).state !== after.fact(ambient).state ||
+    !same(cni(before), cni(after));
+  const joins = kind === 'Namespace' && enrolsByDefault(before, name) !== enrolsByDefault(after, name);
+  if (everywhere || joins) {
+    let count = 0;
+    for (const entry of after.list(SERVICE_ENTRY)) {
+      count += 1;
+      if (count % 200 === 0) yield PAUSE;
+      if (everywhere || entry.exportTo.length > 0 || entry.namespace === name) yield ref(entry);
+    }
+  } else if (kind === 'Namespace') {
+    for (const entry of after.list(SERVICE_ENTRY, name)) yield ref(entry);
+  } else if (kind === SERVICE_ENTRY) {
+    for (const object of [change.before, change.after]) {
+      for (const host of new Set((object as ServiceEntry | undefined)?.hosts.map(hostKey))) {
+        for (const entry of after.referring(host, SERVICE_ENTRY)) yield ref(entry);
+      }
+    }
+  } else if (kind === 'Service') {
+    for (const entry of after.referring(refKey(change.ref), SERVICE_ENTRY)) yield ref(entry);
+  } else if (kind === GATEWAY) {
+    for (const mesh of [before, after]) {
+      for (const { object } of candidatesOf(mesh, { namespace, name })) {
+        if (object.kind === SERVICE_ENTRY) yield ref(object);
+      }
+    }
+  } else if (kind === AUTHORIZATION_POLICY) {
+    for (const object of [change.before, change.after]) {
+      for (const target of (object as AuthorizationPolicy | undefined)?.targets ?? []) {
+        if (target.kind === SERVICE_ENTRY) yield ref(target);
+      }
+    }
+  }
+}
+
+export const serviceEntryPolicy = definePolicy({
+  id: 'service-entry',
+  title: 'ServiceEntries that ambient mode, an older ztunnel or another entry of the same host makes useless',
+  subjects: [SERVICE_ENTRY],
+  reads: [
+    SERVICE_ENTRY,
+    'Service',
+    'Namespace',
+    'ConfigMap',
+    GATEWAY,
+    GATEWAY_CLASS,
+    AUTHORIZATION_POLICY,
+    WEBHOOKS,
+    'Deployment.apps',
+    'DaemonSet.apps',
+    'Pod',
+  ],
+  findings: {
+    'passthrough-not-understood': {
+      action: 'warn',
+      since: '1.28',
+      seen: SEEN,
+      doc: 'resolution NONE that a ztunnel before 1.28 refuses',
+    },
+    'none-before-1.28': {
+      action: 'warn',
+      until: '1.27',
+      seen: SEEN,
+      doc: 'resolution NONE with addresses, which ambient clients cannot reach before 1.28',
+    },
+    'dynamic-dns-needs-waypoint': {
+      action: 'warn',
+      since: '1.28',
+      seen: SEEN,
+      doc: 'resolution DYNAMIC_DNS without a waypoint, the only one to resolve it in ambient mode',
+    },
+    'dynamic-dns-protocol': {
+      action: 'deny',
+      since: '1.28',
+      seen: SEEN,
+      doc: 'a port of a DYNAMIC_DNS entry whose protocol the waypoint does not resolve',
+    },
+    'dynamic-dns-invalid': {
+      action: 'deny',
+      since: '1.28',
+      seen: SEEN,
+      doc: 'hosts, addresses, endpoints, ports or a location that DYNAMIC_DNS does not allow',
+    },
+    'same-host-elsewhere': {
+      action: 'warn',
+      seen: SEEN,
+      doc: 'another object has the same host, and clients use that one',
+    },
+    'host-twice': {
+      action: 'deny',
+      seen: SEEN,
+      doc: 'two entries of one namespace for one host, of which ztunnel takes the older only',
+    },
+    'no-address-for-waypoint': {
+      action: 'deny',
+      seen: SEEN,
+      doc: 'bound to a waypoint, and without an address by which ztunnel could send traffic there',
+    },
+    'no-endpoints': {
+      action: 'deny',
+      seen: SEEN,
+      doc: 'an entry without ports, or STATIC without endpoints: traffic goes nowhere',
+      objectAlone: true,
+    },
+    'exported-anyway': {
+      action: 'warn',
+      seen: SEEN,
+      doc: 'exportTo, which ambient mode ignores',
+    },
+  },
+  options: z.strictObject({}),
+  *check(subject: Meta, context): Found {
+    if (isOf(subject, SERVICE_ENTRY)) yield* check(subject, context);
+  },
+  affected,
+});
