@@ -1,0 +1,188 @@
+// Whose findings a change of something else may alter.
+import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
+import { same } from '../../src/kube/json.ts';
+import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { matchesLabels } from '../../src/kube/labels.ts';
+import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
+import { GATEWAY, GATEWAY_CLASS, type Gateway, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
+import type { Service } from '../../src/mesh/kinds/services.ts';
+import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import type { Change, Mesh } from '../../src/mesh/mesh.ts';
+import { controlPlanes, rootNamespaces } from '../../src/mesh/releases.ts';
+import { bindingLabels, consumerNamespace, namedWaypoint, namersOf, servicesIn } from '../../src/mesh/waypoints.ts';
+import { pausing } from './findings.ts';
+
+type Named = Iterable<ObjectRef | typeof PAUSE>;
+
+const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
+const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
+const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
+const ROUTES: ReadonlySet<string> = new Set(ROUTE_KINDS);
+
+/** Every policy of some namespaces, or of all. */
+function* policiesIn(mesh: Mesh, namespaces?: ReadonlySet<string>): Named {
+  if (namespaces === undefined) {
+    yield* pausing(mesh.list(AUTHORIZATION_POLICY));
+    return;
+  }
+  for (const namespace of namespaces) yield* pausing(mesh.list(AUTHORIZATION_POLICY, namespace));
+}
+
+function roots({ before, after }: ChangeContext): readonly string[] {
+  return [...new Set([...before.fact(rootNamespaces), ...after.fact(rootNamespaces)])];
+}
+
+/** The namespaces whose policies a waypoint applies: its own, and those of everything that names it. */
+function aroundGateway(mesh: Mesh, gateway: Pick<ObjectRef, 'namespace' | 'name'>, found: Set<string>): void {
+  found.add(gateway.namespace);
+  for (const namer of namersOf(mesh, gateway)) found.add(consumerNamespace(namer));
+}
+
+/** The namespaces of the waypoints that an object names. */
+function aroundNames(mesh: Mesh, object: Meta, found: Set<string>): void {
+  const waypoint = namedWaypoint(bindingLabels(object), consumerNamespace(object));
+  if (waypoint !== undefined && waypoint !== 'none') aroundGateway(mesh, waypoint, found);
+}
+
+function* ofNamespace(name: string, context: ChangeContext): Named {
+  const namespaces = new Set([name, ...roots(context)]);
+  for (const mesh of [context.before, context.after]) {
+    const namespace = mesh.get('Namespace', '', name);
+    if (namespace !== undefined) aroundNames(mesh, namespace, namespaces);
+    for (const service of pausing(servicesIn(mesh, name))) {
+      if (service === PAUSE) yield PAUSE;
+      else aroundNames(mesh, service, namespaces);
+    }
+    for (const gateway of pausing(mesh.list(GATEWAY, name))) {
+      if (gateway === PAUSE) yield PAUSE;
+      else aroundGateway(mesh, gateway, namespaces);
+    }
+  }
+  yield* policiesIn(context.after, namespaces);
+}
+
+function* ofService(object: Meta, context: ChangeContext, namespaces: Set<string>): Named {
+  for (const mesh of [context.before, context.after]) {
+    aroundNames(mesh, object, namespaces);
+    const holder = mesh.get('Namespace', '', object.namespace);
+    if (holder !== undefined) aroundNames(mesh, holder, namespaces);
+    yield PAUSE;
+  }
+}
+
+/** The namespaces of the Services that routes through a Gateway lead to. */
+function* behindRoutes(mesh: Mesh, gateway: ObjectRef, namespaces: Set<string>): Iterable<typeof PAUSE> {
+  for (const route of pausing(mesh.referring(refKey({ ...gateway, kind: GATEWAY })))) {
+    if (route === PAUSE) yield PAUSE;
+    else if (ROUTES.has(route.kind)) backends(route as Route, namespaces);
+  }
+}
+
+function backends(route: Route, namespaces: Set<string>): void {
+  for (const rule of route.rules) for (const backend of rule.backends) namespaces.add(backend.namespace);
+}
+
+function* ofGateways(gateways: Iterable<ObjectRef | typeof PAUSE>, context: ChangeContext): Named {
+  const namespaces = new Set(roots(context));
+  for (const gateway of gateways) {
+    if (gateway === PAUSE) {
+      yield PAUSE;
+      continue;
+    }
+    for (const mesh of [context.before, context.after]) {
+      aroundGateway(mesh, gateway, namespaces);
+      yield* behindRoutes(mesh, gateway, namespaces);
+    }
+  }
+  yield* policiesIn(context.after, namespaces);
+}
+
+function* gatewaysOf(className: string, { before, after }: ChangeContext): Iterable<Gateway | typeof PAUSE> {
+  for (const mesh of [before, after]) {
+    for (const gateway of pausing(mesh.list(GATEWAY))) {
+      if (gateway === PAUSE || gateway.className === className) yield gateway;
+    }
+  }
+}
+
+/** Whether a policy concerns a workload: by its selector, or by a Service that selects it. */
+function concerns(mesh: Mesh, policy: AuthorizationPolicy, states: readonly Workload[]): boolean {
+  if (policy.targets.length === 0) {
+    const labels = policy.selector?.matchLabels;
+    return labels === undefined || states.some(state => matchesLabels(labels, state.template.labels));
+  }
+  return policy.targets.some(target => {
+    if (target.kind !== 'Service') return false;
+    const service = mesh.get('Service', target.namespace, target.name);
+    return service !== undefined && states.some(state => matchesLabels(service.selector, state.template.labels));
+  });
+}
+
+/** A workload that comes or goes, and what it owns: that is judged where its owner is not there. */
+function* withOwned(change: Change, { after }: ChangeContext): Iterable<Workload | typeof PAUSE> {
+  const { ref } = change;
+  for (const state of [change.before, change.after]) if (state !== undefined) yield state as Workload;
+  if (ref.kind === 'Pod' || (change.before !== undefined && change.after !== undefined)) return;
+  for (const workload of pausing(after.workloads({}, ref.namespace))) {
+    if (workload === PAUSE || (workload.owner?.kind === ref.kind && workload.owner.name === ref.name)) yield workload;
+  }
+}
+
+function* ofWorkload(change: Change, context: ChangeContext): Named {
+  const states: Workload[] = [];
+  for (const state of withOwned(change, context)) {
+    if (state === PAUSE) yield PAUSE;
+    else states.push(state);
+  }
+  for (const policy of policiesIn(context.after, new Set([change.ref.namespace, ...roots(context)]))) {
+    if (policy === PAUSE || concerns(context.after, policy as AuthorizationPolicy, states)) yield policy;
+  }
+}
+
+/** True where a change alters what is known of control planes, ztunnel or istio-cni. */
+function altersFacts({ before, after }: ChangeContext): boolean {
+  return [controlPlanes, ambient, cniSettings, rootNamespaces].some(fact => {
+    const [was, is] = [before.fact(fact as typeof controlPlanes), after.fact(fact as typeof controlPlanes)];
+    return was !== is && !same(was, is);
+  });
+}
+
+/** The policies whose findings a change may alter: too many rather than too few. */
+export function* affected(change: Change, context: ChangeContext): Named {
+  const { ref } = change;
+  const { after } = context;
+  const states = [change.before, change.after].filter(state => state !== undefined);
+  if (ref.kind === WEBHOOKS) {
+    yield* policiesIn(after);
+  } else if (ref.kind === 'ConfigMap') {
+    // the injector's own ConfigMap decides templates, which no fact here tells
+    if (ref.name.startsWith('istio') && (ref.name.startsWith('istio-sidecar-injector') || altersFacts(context))) {
+      yield* policiesIn(after);
+    }
+  } else if (WORKLOADS.has(ref.kind)) {
+    const component = states.some(state => (state as Workload).component !== undefined);
+    if (component && altersFacts(context)) yield* policiesIn(after);
+    else yield* ofWorkload(change, context);
+  } else if (ref.kind === 'Namespace') {
+    yield* ofNamespace(ref.name, context);
+  } else if (ref.kind === 'Service' || ref.kind === SERVICE_ENTRY) {
+    const namespaces = new Set([ref.namespace, ...roots(context)]);
+    for (const state of states) yield* ofService(state as Service, context, namespaces);
+    yield* policiesIn(after, namespaces);
+  } else if (ref.kind === GATEWAY) {
+    yield* ofGateways([ref], context);
+  } else if (ref.kind === GATEWAY_CLASS) {
+    yield* ofGateways(gatewaysOf(ref.name, context), context);
+  } else if (ROUTES.has(ref.kind)) {
+    const namespaces = new Set<string>();
+    for (const state of states) backends(state as Route, namespaces);
+    yield* policiesIn(after, namespaces);
+  } else if (ref.kind === AUTHORIZATION_POLICY) {
+    // what one ALLOW policy lets in is not closed by another, and it may stand in for others across a waypoint
+    if (!states.some(state => (state as AuthorizationPolicy).action === 'ALLOW')) return;
+    if (roots(context).includes(ref.namespace)) yield* policiesIn(after);
+    else yield* ofNamespace(ref.namespace, context);
+  }
+}

@@ -1,0 +1,179 @@
+// Behind a waypoint the source that ztunnel sees is the waypoint: an ALLOW policy that lists the clients alone refuses all that
+// comes through it (I§1b; istio.io's migration pages know the outage).
+import { PAUSE } from '../../src/engine/policy.ts';
+import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { matchesLabels, type StringMap } from '../../src/kube/labels.ts';
+import { enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
+import type { Gateway } from '../../src/mesh/kinds/gateways.ts';
+import {
+  AUTHORIZATION_POLICY,
+  type AuthorizationPolicy,
+  type AuthorizationRule,
+  type Match,
+} from '../../src/mesh/kinds/security.ts';
+import type { Service } from '../../src/mesh/kinds/services.ts';
+import type { Workload } from '../../src/mesh/kinds/workloads.ts';
+import { deploymentName, managedAs } from '../../src/mesh/managed.ts';
+import type { Mesh } from '../../src/mesh/mesh.ts';
+import { flag, ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
+import { waypointOf } from '../../src/mesh/waypoints.ts';
+import { ref, type Search } from './findings.ts';
+import { isDryRun, type Owners } from './owners.ts';
+import { hasL7 } from './ztunnel.ts';
+
+/** Who a waypoint is for the policies behind it. */
+interface Identity {
+  readonly namespace: string;
+  readonly serviceAccount: string;
+  readonly trustDomains: readonly string[];
+}
+
+const POSITIVE = ['principals', 'namespaces', 'serviceAccounts'];
+const NEGATIVE = ['notPrincipals', 'notNamespaces', 'notServiceAccounts'];
+const WHEN = new Set(['source.principal', 'source.namespace']);
+
+/** True where a rule asks who the caller is. */
+function asksIdentity(rule: AuthorizationRule): boolean {
+  return (
+    (rule.from?.every(source => [...POSITIVE, ...NEGATIVE].some(key => source[key] !== undefined)) ?? false) ||
+    (rule.when?.some(({ key }) => WHEN.has(key)) ?? false)
+  );
+}
+
+/** True for an ALLOW policy of which ztunnel keeps a rule, and whose rules all ask who the caller is. */
+export function limitsIdentity(policy: AuthorizationPolicy): boolean {
+  if (policy.action !== 'ALLOW') return false;
+  const kept = policy.rules.filter(rule => !hasL7(rule));
+  return kept.length > 0 && kept.every(asksIdentity);
+}
+
+function matches(pattern: string, value: string): boolean {
+  if (pattern === '*') return true;
+  if (pattern.startsWith('*')) return value.endsWith(pattern.slice(1));
+  if (pattern.endsWith('*')) return value.startsWith(pattern.slice(0, -1));
+  return pattern === value;
+}
+
+function isOneOf(patterns: readonly string[], key: string, who: Identity, policyNamespace: string): boolean {
+  return patterns.some(pattern => {
+    if (key.endsWith('amespaces') || key === 'source.namespace') return matches(pattern, who.namespace);
+    if (key.endsWith('erviceAccounts')) {
+      const slash = pattern.indexOf('/');
+      const namespace = slash < 0 ? policyNamespace : pattern.slice(0, slash);
+      return namespace === who.namespace && pattern.slice(slash + 1) === who.serviceAccount;
+    }
+    return who.trustDomains.some(domain => matches(pattern, `${domain}/ns/${who.namespace}/sa/${who.serviceAccount}`));
+  });
+}
+
+function sourceAdmits(source: Match, who: Identity, policyNamespace: string): boolean {
+  const is = (key: string) => isOneOf(source[key] ?? [], key, who, policyNamespace);
+  return POSITIVE.every(key => source[key] === undefined || is(key)) && !NEGATIVE.some(is);
+}
+
+/** Whether a rule that ztunnel keeps lets this identity in, by some port or address. */
+function ruleAdmits(rule: AuthorizationRule, who: Identity, policyNamespace: string): boolean {
+  if (hasL7(rule)) return false;
+  if (rule.from?.some(source => sourceAdmits(source, who, policyNamespace)) === false) return false;
+  return (rule.when ?? []).every(({ key, values, notValues }) => {
+    if (!WHEN.has(key)) return true;
+    return (
+      (values.length === 0 || isOneOf(values, key, who, policyNamespace)) &&
+      !isOneOf(notValues, key, who, policyNamespace)
+    );
+  });
+}
+
+function identityOf(mesh: Mesh, gateway: Gateway, owners: Owners): Identity {
+  const serviceAccount =
+    gateway.annotations['gateway.istio.io/service-account'] ??
+    deploymentName(gateway, managedAs(mesh, gateway.className));
+  const domains = owners.ambient.map(plane => plane.trustDomain);
+  return {
+    namespace: gateway.namespace,
+    serviceAccount,
+    trustDomains: domains.length > 0 ? domains : ['cluster.local'],
+  };
+}
+
+/** Whether another ALLOW policy that ztunnel enforces at a workload lets an identity in. */
+function admittedByOthers(
+  mesh: Mesh,
+  self: AuthorizationPolicy,
+  workload: Workload,
+  who: Identity,
+  owners: Owners,
+): boolean {
+  for (const namespace of new Set([workload.namespace, ...mesh.fact(rootNamespaces)])) {
+    for (const other of mesh.list(AUTHORIZATION_POLICY, namespace)) {
+      if (other.action !== 'ALLOW' || (other.name === self.name && other.namespace === self.namespace)) continue;
+      if (other.targets.length > 0 || isDryRun(other)) continue;
+      if (other.selector !== undefined) {
+        const { matchLabels } = other.selector;
+        if (matchLabels === undefined || !matchesLabels(matchLabels, workload.template.labels)) continue;
+      }
+      if (owners.ambient.length > 0 && !owners.ambient.some(plane => ownsRevision(plane, other))) continue;
+      if (other.rules.some(rule => ruleAdmits(rule, who, other.namespace))) return true;
+    }
+  }
+  return false;
+}
+
+/** Labels that both a Service and a policy want; undefined where they contradict. */
+function both(a: StringMap, b: StringMap | undefined): StringMap | undefined {
+  const merged = Object.assign(Object.create(null) as Record<string, string>, a);
+  for (const key in b) {
+    const value = b[key] ?? '';
+    if (merged[key] !== undefined && merged[key] !== value) return undefined;
+    merged[key] = value;
+  }
+  return merged;
+}
+
+function behind(mesh: Mesh, service: Service, labels: StringMap | undefined): Workload | undefined {
+  if (Object.keys(service.selector).length === 0) return undefined;
+  const wanted = both(service.selector, labels);
+  if (wanted === undefined) return undefined;
+  for (const workload of mesh.workloads(wanted, service.namespace)) {
+    if (!judgedByOwner(mesh, workload) && enforcerOf(mesh, workload).by === 'ztunnel') return workload;
+  }
+  return undefined;
+}
+
+/** The waypoints in front of selected workloads that a policy does not let in, one finding for each in a namespace. */
+export function* identityRefused(
+  mesh: Mesh,
+  policy: AuthorizationPolicy,
+  owners: Owners,
+  labels: StringMap | undefined,
+  namespace: string | undefined,
+): Search {
+  const let_ = (name: string) => owners.ambient.some(plane => flag(plane, name, false));
+  if (let_('PILOT_AUTO_ALLOW_WAYPOINT_POLICY') || let_('ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES')) return;
+  const said = new Set<string>();
+  let steps = 0;
+  for (const service of mesh.list('Service', namespace)) {
+    steps += 1;
+    if (steps % 50 === 0) yield PAUSE;
+    const binding = waypointOf(mesh, service, 'service');
+    const { gateway } = binding;
+    if (binding.state !== 'bound' || gateway === undefined) continue;
+    const waypoint: ObjectRef = ref(gateway);
+    const key = `${service.namespace} ${refKey(waypoint)}`;
+    if (said.has(key)) continue;
+    const who = identityOf(mesh, gateway, owners);
+    if (policy.rules.some(rule => ruleAdmits(rule, who, policy.namespace))) continue;
+    const workload = behind(mesh, service, labels);
+    if (workload === undefined || admittedByOthers(mesh, policy, workload, who, owners)) continue;
+    said.add(key);
+    const principal = `${who.trustDomains[0]}/ns/${who.namespace}/sa/${who.serviceAccount}`;
+    yield {
+      finding: 'waypoint-identity-refused',
+      key,
+      effect: `ztunnel sees waypoint ${waypoint.namespace}/${waypoint.name} as the caller, and this policy does not let it in`,
+      fix: `add '${principal}' to principals, and move the list of clients to a policy with targetRefs`,
+      evidence: [ref(service), waypoint, ref(workload)],
+      path: '/spec/rules',
+    };
+  }
+}

@@ -1,0 +1,223 @@
+// Policies without targetRefs: judged by who enforces at the workloads that they select, namespace by namespace.
+import { type CheckContext, PAUSE } from '../../src/engine/policy.ts';
+import { type ObjectRef, spoken } from '../../src/kube/kind.ts';
+import type { StringMap } from '../../src/kube/labels.ts';
+import { matchesLabels } from '../../src/kube/labels.ts';
+import { ambient, enforcerOf, GATEWAY_NAME, judgedByOwner } from '../../src/mesh/enrolment.ts';
+import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
+import type { AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
+import type { Workload } from '../../src/mesh/kinds/workloads.ts';
+import { managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
+import type { Mesh } from '../../src/mesh/mesh.ts';
+import { atLeast, flag } from '../../src/mesh/releases.ts';
+import { type Found, ref, type Search } from './findings.ts';
+import { identityRefused, limitsIdentity } from './identity.ts';
+import { isRoot, type Owners } from './owners.ts';
+import { unknownProvider } from './providers.ts';
+import { type Misreading, misreadings } from './ztunnel.ts';
+
+/** Who enforces at the workloads of one namespace that a policy selects: one example of each. */
+interface Selected {
+  ztunnel?: { readonly workload: Workload; readonly why: string };
+  likely?: { readonly workload: Workload; readonly why: string };
+  unknown?: { readonly workload: Workload; readonly why: string };
+  envoy?: Workload;
+  waypoint?: Workload;
+  /** True where somebody other than a waypoint is selected. */
+  others: boolean;
+}
+
+type Grouped = Map<string, Selected>;
+
+function note(mesh: Mesh, found: Selected, workload: Workload): void {
+  const { by, why, likely } = enforcerOf(mesh, workload);
+  if (by === 'waypoint') {
+    found.waypoint ??= workload;
+    return;
+  }
+  found.others = true;
+  if (by === 'ztunnel') found.ztunnel ??= { workload, why };
+  else if (by === 'sidecar' || by === 'gateway') found.envoy ??= workload;
+  else if (by === 'unknown' && likely === 'ztunnel') found.likely ??= { workload, why };
+  else if (by === 'unknown' && likely === undefined) found.unknown ??= { workload, why };
+}
+
+/** The workloads that labels select, in one namespace or in all, by namespace and enforcer. Yields PAUSE. */
+function* grouped(
+  mesh: Mesh,
+  labels: StringMap | undefined,
+  namespace: string | undefined,
+  needsEnvoy: boolean,
+): Generator<typeof PAUSE, Grouped> {
+  const groups: Grouped = new Map();
+  let steps = 0;
+  for (const workload of mesh.workloads(labels, namespace)) {
+    steps += 1;
+    if (steps % 50 === 0) yield PAUSE;
+    let group = groups.get(workload.namespace);
+    if (group === undefined) {
+      group = { others: false };
+      groups.set(workload.namespace, group);
+    }
+    // one of each is enough
+    if (group.ztunnel !== undefined && (!needsEnvoy || group.envoy !== undefined)) continue;
+    if (mesh.get('Namespace', '', workload.namespace)?.terminating === true) continue;
+    if (judgedByOwner(mesh, workload)) continue;
+    note(mesh, group, workload);
+  }
+  return groups;
+}
+
+function fixFor({ finding, attributes }: Misreading, namespace: string): string {
+  if (finding === 'trust-domains-dropped') {
+    return `use principals (TRUST-DOMAIN/ns/NAMESPACE/sa/NAME), or targetRefs to a Service with a waypoint`;
+  }
+  if (finding === 'action-not-enforced' && attributes === 'AUDIT') {
+    return `use targetRefs to a Service of ${namespace} that has a waypoint`;
+  }
+  return `give ${namespace} a waypoint (istio.io/use-waypoint) and use targetRefs, not a selector`;
+}
+
+function evidenceOf(mesh: Mesh, namespace: string, workload: ObjectRef): readonly ObjectRef[] {
+  const holder = mesh.get('Namespace', '', namespace);
+  return [...(holder === undefined ? [] : [ref(holder)]), ref(workload)];
+}
+
+/** Whether releases that read `trustDomains` are here: before 1.30 nothing does, and the CRD prunes it. */
+function trustDomainsKnown(owners: Owners): boolean | undefined {
+  const planes = owners.ambient.length > 0 ? owners.ambient : owners.all;
+  const answers = planes.map(plane => atLeast(plane.release, '1.30'));
+  if (answers.length > 0 && answers.every(answer => answer === false)) return false;
+  return answers.length > 0 && answers.every(answer => answer === true) ? true : undefined;
+}
+
+function* ofZtunnel(
+  mesh: Mesh,
+  owners: Owners,
+  found: readonly Misreading[],
+  namespace: string,
+  selected: Selected,
+  certain: boolean,
+): Iterable<Found> {
+  const example = selected.ztunnel ?? selected.likely;
+  if (example === undefined) return;
+  for (const misreading of found) {
+    const known = misreading.finding === 'trust-domains-dropped' ? trustDomainsKnown(owners) : true;
+    if (known === false) continue;
+    yield {
+      finding: misreading.finding,
+      key: `${namespace} ${misreading.attributes}`,
+      about: `${namespace} ${misreading.finding}`,
+      effect: misreading.effect,
+      fix: fixFor(misreading, namespace),
+      evidence: evidenceOf(mesh, namespace, example.workload),
+      because: example.why,
+      certain: certain && selected.ztunnel !== undefined && known === true,
+      path: misreading.path,
+      ...(misreading.action === undefined ? {} : { action: misreading.action }),
+    };
+  }
+}
+
+function emptySelector(mesh: Mesh, namespace: string, selected: Selected, certain: boolean): Found | undefined {
+  const example = selected.ztunnel ?? selected.likely;
+  if (example === undefined) return undefined;
+  return {
+    finding: 'empty-selector',
+    key: namespace,
+    about: `${namespace} selector`,
+    effect: 'selector: {} attaches to nothing in ambient mode: none of these rules holds, and the status says accepted',
+    fix: 'remove selector (the policy is then for the whole namespace), or give it matchLabels',
+    evidence: evidenceOf(mesh, namespace, example.workload),
+    because: example.why,
+    certain: certain && selected.ztunnel !== undefined,
+    path: '/spec/selector',
+  };
+}
+
+/** True where selector policies are enforced in front of waypoints by some control plane (I§12). */
+function layered(owners: Owners): boolean {
+  return owners.ambient.some(plane => flag(plane, 'ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES', false));
+}
+
+/** The waypoints whose pods a selector picks, by the labels that istiod gives them: their Deployment need not be in the state. */
+function* waypointsPicked(mesh: Mesh, labels: StringMap, namespace: string | undefined): Iterable<ObjectRef> {
+  const name = labels[GATEWAY_NAME];
+  if (name === undefined && labels['gateway.istio.io/managed'] === undefined) return;
+  for (const gateway of mesh.list(GATEWAY, namespace)) {
+    if (managedAs(mesh, gateway.className) !== 'waypoint') continue;
+    if (matchesLabels(labels, waypointPodLabels(gateway))) yield ref(gateway);
+  }
+}
+
+function onWaypoint(waypoint: ObjectRef, certain: boolean): Found {
+  return {
+    finding: 'target-cannot-bind',
+    key: `selector ${waypoint.namespace}`,
+    effect: 'a waypoint applies no policy that comes by selector: none of these rules is enforced there',
+    fix: 'replace selector by targetRefs: the waypoint Gateway, or the Services behind it',
+    evidence: [waypoint],
+    certain,
+    path: '/spec/selector',
+  };
+}
+
+/** Judges a policy that has no targetRefs. */
+export function* checkSelected(
+  policy: AuthorizationPolicy,
+  owners: Owners,
+  { mesh, skipped }: CheckContext<unknown>,
+): Search {
+  const { selector } = policy;
+  const labels = selector?.matchLabels;
+  const empty = selector !== undefined && labels === undefined;
+  const root = isRoot(mesh, owners, policy.namespace);
+  const found = misreadings(policy);
+  const custom = policy.action === 'CUSTOM';
+  const limits = limitsIdentity(policy);
+  const picky = labels !== undefined && Object.keys(labels).length > 0;
+  // an ordinary L4 policy: ztunnel does what it says
+  if (found.length === 0 && !empty && !limits && !custom && !picky) return;
+  const where = root === 'none' ? policy.namespace : undefined;
+  const groups = yield* grouped(mesh, labels, where, custom);
+  const here = found.length > 0 || empty || custom || limits;
+  let waypoint: ObjectRef | undefined;
+  let others = false;
+  let provider = false;
+  for (const [namespace, selected] of groups) {
+    const certain = namespace === policy.namespace || root === 'all';
+    others ||= selected.others;
+    waypoint ??= selected.waypoint === undefined ? undefined : ref(selected.waypoint);
+    if (!here) continue;
+    const unsupported = found.filter(misreading => misreading.finding === 'action-not-enforced');
+    if (empty && unsupported.length === 0) {
+      const report = emptySelector(mesh, namespace, selected, certain);
+      if (report !== undefined) yield report;
+    } else {
+      yield* ofZtunnel(mesh, owners, empty ? unsupported : found, namespace, selected, certain);
+    }
+    if (found.length > 0 && selected.ztunnel === undefined && selected.likely === undefined) {
+      const { unknown } = selected;
+      if (unknown !== undefined && mesh.fact(ambient).state !== 'off') {
+        skipped(`who enforces at ${spoken(unknown.workload)} (${unknown.why})`);
+      }
+    }
+    if (custom && !provider && selected.envoy !== undefined) {
+      const report = unknownProvider(policy, owners, [ref(selected.envoy)], certain);
+      if (report !== undefined) yield report;
+      provider = report !== undefined;
+    }
+  }
+  if (limits && !empty && mesh.fact(ambient).state !== 'off') {
+    yield* identityRefused(mesh, policy, owners, labels, where);
+  }
+  if (picky && !layered(owners)) {
+    for (const one of waypointsPicked(mesh, labels, where)) waypoint ??= one;
+    if (waypoint !== undefined && !others) {
+      yield onWaypoint(waypoint, waypoint.namespace === policy.namespace || root === 'all');
+    }
+  }
+  if (found.length > 0 && groups.size === 0 && waypoint === undefined && !mesh.complete('Pod')) {
+    skipped(`which workloads ${spoken(policy)} selects`);
+  }
+}
