@@ -17,8 +17,9 @@ export const requestSchema = z.object({
   namespace: z.string().nullish(),
   operation: z.enum(['CREATE', 'UPDATE', 'DELETE', 'CONNECT']),
   userInfo: z.object({ username: z.string().nullish(), groups: z.array(z.string()).nullish() }).nullish(),
-  object: z.unknown(),
-  oldObject: z.unknown(),
+  // the API server writes null for what is not there; others leave it out
+  object: z.unknown().optional(),
+  oldObject: z.unknown().optional(),
   dryRun: z.boolean().nullish(),
 });
 
