@@ -5,6 +5,7 @@ import { dataplaneModeConflict } from './dataplane-mode-conflict/policy.ts';
 import { dryRunSkew } from './dry-run-skew/policy.ts';
 import { inferencePoolEndpointPicker } from './inferencepool-endpoint-picker/policy.ts';
 import { meshLabels } from './mesh-labels/policy.ts';
+import { nativeSidecar } from './native-sidecar/policy.ts';
 import { peerAuthenticationPolicy } from './peer-authentication/policy.ts';
 import { routeNeedsWaypoint } from './route-needs-waypoint/policy.ts';
 import { serviceEntryPolicy } from './service-entry/policy.ts';
@@ -17,6 +18,7 @@ export const policies: readonly Policy[] = [
   dryRunSkew,
   inferencePoolEndpointPicker,
   meshLabels,
+  nativeSidecar,
   peerAuthenticationPolicy,
   routeNeedsWaypoint,
   serviceEntryPolicy,
