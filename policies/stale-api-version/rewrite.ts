@@ -1,5 +1,5 @@
 // Turns an object into one of the version that takes the place of its own.
-import { applyPatch, type Operation } from 'fast-json-patch';
+import jsonPatch, { type Operation } from 'fast-json-patch';
 import { at, record, text } from '../../src/kube/json.ts';
 import { groupKind, splitApiVersion, splitGroupKind } from '../../src/kube/kind.ts';
 import { type PatchOperation, pointer, pointerParts, resolve } from '../../src/kube/patch.ts';
@@ -19,7 +19,7 @@ function scribe(object: unknown) {
   const operations: PatchOperation[] = [];
   const apply = (...steps: readonly PatchOperation[]) => {
     for (const step of steps) {
-      applyPatch(copy, [structuredClone(step) as Operation]);
+      jsonPatch.applyPatch(copy, [structuredClone(step) as Operation]);
       operations.push(step);
     }
   };
