@@ -62,3 +62,11 @@ export function same(a: unknown, b: unknown): boolean {
     keys.every(key => Object.hasOwn(right, key) && same(left[key], right[key]))
   );
 }
+
+/** The value with null for what is nested deeper than so many levels: whoever walks through it by recursion has room to. */
+export function bounded(value: unknown, levels: number): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (levels === 0) return null;
+  if (Array.isArray(value)) return value.map(item => bounded(item, levels - 1));
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, bounded(inner, levels - 1)]));
+}

@@ -1,4 +1,4 @@
-import { at, record, records, text, texts } from '../../kube/json.ts';
+import { at, bounded, record, records, text, texts } from '../../kube/json.ts';
 import { type GroupKind, groupKind } from '../../kube/kind.ts';
 import { type LabelSelector, labelSelector, type StringMap, stringMap } from '../../kube/labels.ts';
 import { type Meta, metaOf } from './meta.ts';
@@ -127,6 +127,9 @@ export interface Specified extends Meta {
   readonly spec: unknown;
 }
 
+/** No rule that anybody wrote is as deep; what is nested a thousand times over would overflow the stack. */
+const DEPTH = 100;
+
 export function specified(kind: GroupKind, ns: string, object: unknown): Specified {
-  return { ...metaOf(kind, ns, object), spec: at(object, 'spec') };
+  return { ...metaOf(kind, ns, object), spec: bounded(at(object, 'spec'), DEPTH) };
 }
