@@ -318,7 +318,7 @@ function* checkService(
     yield {
       finding: 'target-without-address',
       key: keyOf(target),
-      effect: `${name} ${address.why}: no traffic of it goes to a waypoint, and nothing enforces this policy`,
+      effect: `no traffic to ${name} goes to a waypoint, and nothing enforces this policy: ${address.why}`,
       fix:
         service.kind === 'Service'
           ? 'target a Service of these pods that has a cluster IP'

@@ -103,6 +103,11 @@ function inboundBinding(mesh: Mesh, gateway: Gateway): string | undefined {
   );
 }
 
+/** True for a Gateway that is made a waypoint by an inbound binding, of whatever class it is. */
+export function hasInboundBinding(mesh: Mesh, gateway: Gateway): boolean {
+  return inboundBinding(mesh, gateway) !== undefined;
+}
+
 function boundListener(gateway: Gateway, binding: string | undefined): Listener | undefined {
   const [protocol, port, ...rest] = (binding ?? '').split('/');
   if ((protocol !== 'NONE' && protocol !== 'PROXY') || rest.length > 0) return undefined;
@@ -372,31 +377,31 @@ export function hasAddress(
   target: Service | ServiceEntry,
 ): {
   readonly has: boolean;
-  /** What the target is or has, as a predicate: 'is headless (clusterIP: None)'. */
+  /** What the target is or has, as a predicate: 'it is headless (clusterIP: None)'. */
   readonly why: string;
   readonly certain: boolean;
 } {
   if (target.kind === 'Service') {
     const service = target as Service;
-    if (service.type === 'ExternalName') return { has: false, why: 'is of type ExternalName', certain: true };
-    if (service.headless) return { has: false, why: 'is headless (clusterIP: None)', certain: true };
-    return { has: true, why: 'has a cluster IP', certain: true };
+    if (service.type === 'ExternalName') return { has: false, why: 'it is of type ExternalName', certain: true };
+    if (service.headless) return { has: false, why: 'it is headless (clusterIP: None)', certain: true };
+    return { has: true, why: 'it has a cluster IP', certain: true };
   }
   const entry = target as ServiceEntry;
-  if (entry.addresses.length > 0) return { has: true, why: 'has addresses', certain: true };
+  if (entry.addresses.length > 0) return { has: true, why: 'it has addresses', certain: true };
   if (entry.resolution === 'NONE') {
-    return { has: false, why: 'has resolution NONE and no addresses', certain: true };
+    return { has: false, why: 'it has resolution NONE and no addresses', certain: true };
   }
   if (entry.labels[AUTO_ALLOCATE]?.toLowerCase() === 'false') {
-    return { has: false, why: `has no addresses and ${AUTO_ALLOCATE}: false`, certain: true };
+    return { has: false, why: `it has no addresses and ${AUTO_ALLOCATE}: false`, certain: true };
   }
   // pilot/pkg/networking/serviceentry/ip_autoallocation.go
   const planes = mesh.fact(ambient).controlPlanes;
   const off = planes.filter(plane => !flag(plane, 'PILOT_ENABLE_IP_AUTOALLOCATE', true)).length;
-  if (off === 0) return { has: true, why: 'gets an address from istiod', certain: true };
+  if (off === 0) return { has: true, why: 'it gets an address from istiod', certain: true };
   return {
     has: false,
-    why: 'has no addresses, and istiod gives none (PILOT_ENABLE_IP_AUTOALLOCATE)',
+    why: 'it has no addresses, and istiod gives none (PILOT_ENABLE_IP_AUTOALLOCATE)',
     certain: off === planes.length,
   };
 }
