@@ -1,0 +1,124 @@
+// Releases and revisions that do not go together: istiod, ztunnel, istio-cni, proxies, Kubernetes.
+import { z } from 'zod';
+import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
+import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
+import { touchesControlPlane } from '../../src/mesh/changes.ts';
+import { proxyOf } from '../../src/mesh/injection.ts';
+import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { isKind } from '../../src/mesh/kinds.ts';
+import type { Mesh } from '../../src/mesh/mesh.ts';
+import { componentKey } from '../../src/mesh/references.ts';
+import { kubelets } from '../../src/mesh/releases.ts';
+import { newestKubelet, onKubernetes } from './kubernetes.ts';
+import { FILTERED_KINDS, onRevision, REVISION, revisions, STRICT_KINDS } from './revision.ts';
+import { onDataPlane, ref } from './skew.ts';
+
+const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
+const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
+const LABELLED: readonly GroupKind[] = ['Namespace', GATEWAY, ...FILTERED_KINDS, ...STRICT_KINDS];
+
+function* workloadsOf(
+  mesh: Mesh,
+  namespace: string | undefined,
+  wanted: (one: Workload) => boolean,
+): Iterable<ObjectRef | typeof PAUSE> {
+  let count = 0;
+  for (const one of mesh.workloads({}, namespace)) {
+    count += 1;
+    if (count % 50 === 0) yield PAUSE;
+    if (wanted(one)) yield ref(one);
+  }
+}
+
+const hasRevision = (one: Workload) => one.template.labels[REVISION] !== undefined;
+const isDataPlane = (one: Workload) =>
+  (one.component !== undefined && one.component !== 'istiod') || proxyOf(one) !== undefined;
+
+function* labelled(mesh: Mesh): Iterable<ObjectRef | typeof PAUSE> {
+  let count = 0;
+  for (const kind of LABELLED) {
+    if (!isKind(kind)) continue;
+    for (const object of mesh.list(kind)) {
+      count += 1;
+      if (count % 50 === 0) yield PAUSE;
+      if (object.labels[REVISION] !== undefined) yield ref(object);
+    }
+  }
+}
+
+function* components(mesh: Mesh, ...names: readonly ('istiod' | 'ztunnel' | 'istio-cni')[]): Iterable<ObjectRef> {
+  for (const name of names) for (const object of mesh.referring(componentKey(name))) yield ref(object);
+}
+
+const componentOf = (object: Meta | undefined) => (object as Workload | undefined)?.component;
+
+export const releaseSkew = definePolicy({
+  id: 'release-skew',
+  title: 'Releases and revisions of the mesh go together',
+  subjects: [...WORKLOAD_KINDS, ...LABELLED],
+  reads: ['ConfigMap', 'Node', WEBHOOKS, GATEWAY_CLASS],
+  findings: {
+    'data-plane-ahead': {
+      action: 'deny',
+      seen: ['validate', 'files', 'audit'],
+      doc: 'a ztunnel, istio-cni or proxy of a newer minor release than its istiod',
+    },
+    'more-than-one-minor': {
+      action: 'deny',
+      seen: ['validate', 'files', 'audit'],
+      doc: 'a ztunnel, istio-cni or proxy more than one minor release behind its istiod',
+    },
+    'kubernetes-unsupported': {
+      action: 'deny',
+      seen: ['validate', 'files', 'audit'],
+      doc: 'an istiod on a Kubernetes that its release does not run on; a warning where Kubernetes is newer than announced',
+    },
+    order: {
+      action: 'warn',
+      seen: ['validate', 'files', 'audit'],
+      doc: 'ztunnel upgraded before istio-cni',
+    },
+    'revision-unknown': {
+      action: 'warn',
+      seen: ['validate', 'files', 'audit'],
+      doc: 'an istio.io/rev that is no revision here; refused on kinds whose rules would silently not hold',
+    },
+  },
+  options: z.object({}).strict(),
+  *check(subject, context) {
+    yield* onRevision(subject, context);
+    if (!WORKLOADS.has(subject.kind)) return;
+    const workload = subject as Workload;
+    if (workload.component !== 'istiod') yield* onDataPlane(workload, context);
+    else if (workload.kind === 'Deployment.apps') yield* onKubernetes(workload, context);
+  },
+  *affected(change, { before, after }) {
+    const { kind, name, namespace } = change.ref;
+    if (kind === 'Node') {
+      const [was, is] = [newestKubelet(before.fact(kubelets)), newestKubelet(after.fact(kubelets))];
+      if (
+        was?.release.text !== is?.release.text ||
+        was?.node !== is?.node ||
+        before.complete('Node') !== after.complete('Node')
+      ) {
+        yield* components(after, 'istiod');
+      }
+    } else if (kind === 'Namespace') {
+      yield* workloadsOf(after, name, one => hasRevision(one) || proxyOf(one) !== undefined);
+    } else if (kind === GATEWAY_CLASS) {
+      for (const gateway of after.list(GATEWAY)) if (gateway.labels[REVISION] !== undefined) yield ref(gateway);
+    } else if (touchesControlPlane(change)) {
+      yield* components(after, 'istiod', 'ztunnel', 'istio-cni');
+      yield* workloadsOf(after, undefined, one => hasRevision(one) || isDataPlane(one));
+      if (kind !== 'ConfigMap' || revisions(before) !== revisions(after)) yield* labelled(after);
+    } else if (componentOf(change.before) === 'istio-cni' || componentOf(change.after) === 'istio-cni') {
+      yield* components(after, 'ztunnel');
+      yield* workloadsOf(after, undefined, hasRevision);
+    } else if (WORKLOADS.has(kind) && change.after === undefined) {
+      // it may have been the owner that was judged for another
+      yield* workloadsOf(after, namespace, one => hasRevision(one) || isDataPlane(one));
+    }
+  },
+});
