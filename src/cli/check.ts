@@ -56,9 +56,11 @@ export async function check(
   paths: readonly string[],
   state: readonly string[],
   { settings, declared }: Config,
+  say: (what: string) => void = () => {},
 ): Promise<CheckReport> {
-  const manifests = readManifests(paths);
-  const known = readManifests(state);
+  const reading = (file: string) => say(`reading ${file}`);
+  const manifests = readManifests(paths, reading);
+  const known = readManifests(state, reading);
   const before = createFileMesh(declared, state.length > 0);
   const after = createFileMesh(declared, state.length > 0);
   const places = new Map<string, Manifest>();
@@ -84,6 +86,7 @@ export async function check(
     });
     places.set(key, manifest);
   }
+  say(`judging ${written.size} objects`);
   const answer = await difference({
     policies,
     settings,
@@ -142,11 +145,9 @@ export async function run(words: readonly string[]): Promise<number> {
   }
   const output = call.choice('output', ['text', 'json'], 'text');
   const failOn = call.choice('fail-on', ['deny', 'warn', 'never'], 'warn');
-  const done = progress(`reading ${paths.join(', ')}`);
   const config = await configFrom(call.text('config'));
   const declared = declaredWith(config.declared, call.text('istio'));
-  const report = await check(paths, state, { ...config, declared });
-  done();
+  const report = await check(paths, state, { ...config, declared }, progress());
   await print(
     output === 'json'
       ? checkJson(report, config.settings)

@@ -106,7 +106,7 @@ export async function run(words: readonly string[]): Promise<number> {
       ? undefined
       : call.choice('operation', ['CREATE', 'UPDATE', 'DELETE'] as const, 'CREATE');
   const old = call.text('old');
-  const done = progress('reading the state of the cluster');
+  const said = progress();
   const config = await configFrom(call.text('config'));
   const manifest = only(file);
   const request = requestOf(manifest, {
@@ -114,9 +114,8 @@ export async function run(words: readonly string[]): Promise<number> {
     ...(operation === undefined ? {} : { operation }),
     ...(old === undefined ? {} : { old }),
   });
-  const mesh = readMesh(call.texts('state'), config.declared);
+  const mesh = readMesh(call.texts('state'), config.declared, state => said(`reading ${state}`));
   const verdict = await review({ policies, settings: config.settings, mesh }, request);
-  done();
   const subject = subjectOf(request)?.ref;
   const isReview = record(manifest.object['request']) !== undefined && manifest.object['kind'] === 'AdmissionReview';
   const root = isReview ? `/request/${request.operation === 'DELETE' ? 'oldObject' : 'object'}` : '';

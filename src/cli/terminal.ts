@@ -9,12 +9,17 @@ export function paintFor(stream: { readonly isTTY?: boolean }): Paint {
   return coloured ? (style, text) => styleText(style, text, { validateStream: false }) : (_, text) => text;
 }
 
-/** Says on standard error what is being done, once it has taken a second. Returns what ends it. */
-export function progress(what: string): () => void {
-  const timer = setTimeout(() => {
+/**
+ * Says on standard error what is going on, once it has taken a second and then once a second. Called as often as one likes: reading
+ * files leaves no room for timers.
+ */
+export function progress(now: () => number = Date.now): (what: string) => void {
+  let next = now() + 1000;
+  return what => {
+    if (now() < next) return;
+    next = now() + 1000;
     process.stderr.write(`waywarden: ${what}…\n`);
-  }, 1000);
-  return () => clearTimeout(timer);
+  };
 }
 
 /** Writes all of a text to standard output before it resolves. */

@@ -7,7 +7,7 @@ import { labelSelector } from '../kube/labels.ts';
 import { didYouMean } from '../kube/near.ts';
 import { pointer } from '../kube/patch.ts';
 import type { Declared } from '../mesh/mesh.ts';
-import { InputError, type Position, place, readValues } from '../mesh/sources/files.ts';
+import { InputError, place, readValues } from '../mesh/sources/files.ts';
 import type { Config } from './default.ts';
 import { type ConfigFile, configJsonSchema, configSchema } from './schema.ts';
 
@@ -45,13 +45,17 @@ function mistakesOf(error: z.ZodError, policies: readonly Policy[]): readonly Mi
       const listed = choices.length > 8 ? `${choices.slice(0, 8).join(', ')}, …` : choices.join(', ');
       return [{ path, message: `${named(path)} is one of ${listed}${didYouMean(given, choices)}` }];
     }
-    return [{ path, message: `${named(path)}: ${issue.message.charAt(0).toLowerCase()}${issue.message.slice(1)}` }];
+    if (issue.code === 'invalid_type' && issue.input === undefined)
+      return [{ path, message: `${named(path)} is missing` }];
+    const [message = ''] = issue.message.split(', received');
+    return [{ path, message: `${named(path)}: ${message.replace(/^Invalid input: /, '')}` }];
   });
 }
 
+/** A path as one would write it: `exemptions[0].reason`. */
 function named(path: readonly (string | number)[]): string {
-  const fields = path.filter(part => typeof part === 'string');
-  return fields.length === 0 ? 'the configuration' : String(fields.at(-1));
+  const written = path.map(part => (typeof part === 'number' ? `[${part}]` : `.${part}`)).join('');
+  return written === '' ? 'the configuration' : written.replace(/^\./, '');
 }
 
 function kindOfKey(path: readonly (string | number)[]): string {
@@ -123,6 +127,11 @@ export function loadConfig(file: string, policies: readonly Policy[]): Config {
   }
   const outcome = configOf(first?.value, policies);
   if ('config' in outcome) return outcome.config;
-  const at = (path: Mistake['path']): Position => first?.position(pointer(...path)) ?? { file, line: 1, column: 1 };
-  throw new InputError(outcome.mistakes.map(({ path, message }) => `${place(at(path))}: ${message}`).join('\n'));
+  const located = outcome.mistakes
+    .map(({ path, message }) => ({
+      message,
+      position: first?.position(pointer(...path)) ?? { file, line: 1, column: 1 },
+    }))
+    .sort((a, b) => a.position.line - b.position.line || a.position.column - b.position.column);
+  throw new InputError(located.map(({ position, message }) => `${place(position)}: ${message}`).join('\n'));
 }

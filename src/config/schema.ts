@@ -74,12 +74,12 @@ export function configSchema(policies: readonly Policy[]) {
         .boolean()
         .optional()
         .describe(
-          'Leaves out of messages the names of objects in other namespaces than the subject’s. Default: false.',
+          'Leaves names of objects in other namespaces than that of the subject out of messages. Default: false.',
         ),
       unguarded: z
         .array(z.string())
         .optional()
-        .describe('Namespaces whose objects are never judged, beside kube-system and the guard’s own.'),
+        .describe('Namespaces whose objects are never judged, beside kube-system and that of the guard itself.'),
       policies: byPolicy.optional().describe('What becomes of findings, by policy.'),
       namespaces: z
         .array(
@@ -130,7 +130,7 @@ export function configSchema(policies: readonly Policy[]) {
         .string()
         .min(1)
         .optional()
-        .describe('Namespace of Istio’s own objects where no istiod tells. Default: istio-system.'),
+        .describe('Root namespace of Istio where no istiod tells it. Default: istio-system.'),
     })
     .describe('Configuration of Waywarden: waywarden.yaml');
 }

@@ -223,9 +223,9 @@ export function manifestsOf(file: string, source: string): Manifests {
 
 /**
  * The Kubernetes objects in files, directories (with all that is below them) and standard input (`-`). Throws
- * {@link InputError} at the first that cannot be read.
+ * {@link InputError} at the first that cannot be read. `reading` is told of each file before it is read.
  */
-export function readManifests(paths: readonly string[]): Manifests {
+export function readManifests(paths: readonly string[], reading: (file: string) => void = () => {}): Manifests {
   const objects: Manifest[] = [];
   let files = 0;
   let skipped = 0;
@@ -233,6 +233,7 @@ export function readManifests(paths: readonly string[]): Manifests {
   for (const path of paths) {
     for (const file of filesOf(path, seen)) {
       files += 1;
+      reading(displayed(file));
       for (const manifest of manifestsIn(displayed(file), textIn(file))) {
         if (manifest === undefined) skipped += 1;
         else objects.push(manifest);
@@ -267,11 +268,16 @@ export function createFileMesh(declared: Declared, isState = true): Store {
 }
 
 /** The Mesh that files describe. Of two objects of one identity the later holds. Throws {@link InputError}. */
-export function readMesh(paths: readonly string[], declared: Declared): Store {
+export function readMesh(
+  paths: readonly string[],
+  declared: Declared,
+  reading: (file: string) => void = () => {},
+): Store {
   const mesh = createFileMesh(declared, paths.length > 0);
   const seen = new Set<string>();
   for (const path of paths) {
     for (const file of filesOf(path, seen)) {
+      reading(displayed(file));
       for (const manifest of manifestsIn(displayed(file), textIn(file))) {
         if (manifest !== undefined) mesh.put(manifest.projection);
       }
