@@ -1,9 +1,9 @@
 // Annotations that the injector refuses: the object is stored and its pods never come (pkg/kube/inject/validate.go, 1.26 to 1.31;
 // tried with istiod 1.30 and 1.31).
 import { isIP } from 'node:net';
-import { parse } from 'yaml';
 import { record } from '../../src/kube/json.ts';
 import type { StringMap } from '../../src/kube/labels.ts';
+import { yamlIn } from '../../src/kube/yaml.ts';
 import { parseBool } from '../../src/mesh/releases.ts';
 
 /** What is wrong with a value, as the end of 'must be …'; undefined where the injector takes it. */
@@ -78,12 +78,9 @@ const camel = (name: string) => name.replace(/_([a-z])/g, (_, letter: string) =>
 
 /** ProxyConfig as YAML. Keys that it has not are ignored; what protobuf cannot read is refused. */
 const proxyConfig: Wish = value => {
-  let config: unknown;
-  try {
-    config = parse(value, { version: '1.1', uniqueKeys: false, logLevel: 'silent', maxAliasCount: 20 }) as unknown;
-  } catch {
-    return 'valid YAML';
-  }
+  const read = yamlIn(value);
+  if (read === undefined) return 'valid YAML';
+  const config = read.value;
   if (config === null || config === undefined) return undefined;
   const object = record(config);
   if (object === undefined) return 'a mapping of ProxyConfig fields';

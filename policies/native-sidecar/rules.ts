@@ -1,7 +1,7 @@
 // Rules of other policy engines that reach for the proxy by its name, and in which list of the pod they do.
-import { parse } from 'yaml';
 import { at, type JsonObject, list, record, records, text, texts } from '../../src/kube/json.ts';
 import { type GroupKind, splitGroupKind } from '../../src/kube/kind.ts';
+import { yamlIn } from '../../src/kube/yaml.ts';
 import { either, type Lists, listsIn, meansProxy, mentions, type Named, NEITHER } from './mentions.ts';
 
 /** One rule of an object, and where it reaches for `istio-proxy`. */
@@ -24,14 +24,6 @@ const plain = (key: string): string => /^[=X^+<]?\((.*)\)$/s.exec(key)?.[1] ?? k
 function listNamed(key: string): Lists | undefined {
   if (key === 'containers') return { regular: true, init: false };
   return key === 'initContainers' ? { regular: false, init: true } : undefined;
-}
-
-function parsed(source: string): unknown {
-  try {
-    return parse(source, { logLevel: 'silent', maxAliasCount: 20 }) as unknown;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Everything that is text in a JSON value, prose left out. */
@@ -58,7 +50,7 @@ function inCondition(condition: JsonObject, around: Lists, named: Named): Lists 
 
 /** A JSON Patch: a path says the list, the value or another operation's test which container. */
 function inJsonPatch(patch: unknown, around: Lists, named: Named): Lists {
-  const operations = records(typeof patch === 'string' ? parsed(patch) : patch);
+  const operations = records(typeof patch === 'string' ? yamlIn(patch)?.value : patch);
   if (!operations.some(operation => saysProxy(operation['value']) || mentioned(operation['path']))) return NEITHER;
   const own = operations.reduce((lists, operation) => {
     const path = text(operation['path']) ?? '';

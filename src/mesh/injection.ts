@@ -1,8 +1,8 @@
 // Whether a pod gets a proxy from a sidecar injector, from which control plane and template, and whether as a native sidecar.
 // Follows istiod (pkg/kube/inject/{inject,webhook}.go, the chart's mutatingwebhook.yaml; read in 1.26 to 1.31).
-import { parse } from 'yaml';
 import { at, record, records, text, texts } from '../kube/json.ts';
 import { type LabelSelector, labelSelector, type StringMap, selects } from '../kube/labels.ts';
+import { yamlIn } from '../kube/yaml.ts';
 import type { Webhook, WebhookConfiguration } from './kinds/cluster.ts';
 import type { Container, Workload } from './kinds/workloads.ts';
 import type { Fact, Mesh } from './mesh.ts';
@@ -75,12 +75,7 @@ function podSelectors(value: unknown): readonly LabelSelector[] {
 /** The injector's configuration as it stands in `data.config`; undefined where it cannot be read. */
 export function parseInjectorConfig(source: string | undefined): InjectorConfig | undefined {
   if (source === undefined) return undefined;
-  let config: unknown;
-  try {
-    config = parse(source, { logLevel: 'silent', maxAliasCount: 100 }) as unknown;
-  } catch {
-    return undefined;
-  }
+  const config = yamlIn(source)?.value;
   if (record(config) === undefined) return undefined;
   const defaults = texts(at(config, 'defaultTemplates'));
   const templates = Object.create(null) as Record<string, string>;
@@ -268,9 +263,15 @@ function stateOf(templates: readonly string[]): InjectionState {
   return templates.includes('gateway') ? 'gateway' : 'custom';
 }
 
-/** True for an image that is Istio's proxy, in any registry and of any vendor: `proxyv2` is its name everywhere. */
+/**
+ * True for an image of Istio's proxy, in any registry and of any vendor: `proxyv2` almost everywhere, `istio-proxy` with some, or
+ * anything under a path that names Istio. The registry's host says nothing.
+ */
 export function isProxyImage(image: string): boolean {
-  return /(?:^|\/)(?:[\w.-]*-)?proxyv2(?:-[\w.-]+)?(?::|@|$)/.test(image);
+  const repository = image.split('@')[0] ?? '';
+  const parts = repository.split('/');
+  const path = parts.length > 1 && /[.:]|^localhost$/.test(parts[0] ?? '') ? parts.slice(1) : parts;
+  return /proxyv2|istio/i.test(path.join('/'));
 }
 
 function has(containers: readonly Container[], name: string): Container | undefined {
