@@ -4,18 +4,22 @@ import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
+import { fullHost } from '../../src/mesh/kinds/destinationrules.ts';
 import { GATEWAY, GATEWAY_CLASS, type Gateway, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import { VIRTUAL_SERVICE, type VirtualService } from '../../src/mesh/kinds/routing.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Service } from '../../src/mesh/kinds/services.ts';
 import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
+import { hostKey } from '../../src/mesh/references.ts';
 import { controlPlanes, rootNamespaces } from '../../src/mesh/releases.ts';
 import { bindingLabels, consumerNamespace, namedWaypoint, namersOf, servicesIn } from '../../src/mesh/waypoints.ts';
 import { pausing } from './findings.ts';
 
 type Named = Iterable<ObjectRef | typeof PAUSE>;
 
+const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
@@ -149,6 +153,27 @@ function altersFacts({ before, after }: ChangeContext): boolean {
   });
 }
 
+/** The policies of what VirtualServices lead to, where one of them or a Gateway of theirs changes. */
+function* ofIstioRoutes({ ref, before: was, after: is }: Change, { before, after }: ChangeContext): Named {
+  const routes: VirtualService[] = [];
+  if (ref.kind === VIRTUAL_SERVICE) {
+    for (const state of [was, is]) if (state !== undefined) routes.push(state as VirtualService);
+  } else {
+    for (const mesh of [before, after]) routes.push(...mesh.referring(refKey(ref), VIRTUAL_SERVICE));
+  }
+  for (const route of routes) {
+    yield PAUSE;
+    for (const host of route.destinations) {
+      // the host of a Service is its key, any other that of ServiceEntries
+      const key = hostKey(fullHost(host, route.namespace));
+      yield* pausing(after.referring(key, AUTHORIZATION_POLICY));
+      for (const entry of after.referring(key, SERVICE_ENTRY)) {
+        yield* pausing(after.referring(refKey(entry), AUTHORIZATION_POLICY));
+      }
+    }
+  }
+}
+
 /** The policies whose findings a change may alter: too many rather than too few. */
 export function* affected(change: Change, context: ChangeContext): Named {
   const { ref } = change;
@@ -175,6 +200,8 @@ export function* affected(change: Change, context: ChangeContext): Named {
     yield* ofGateways([ref], context);
   } else if (ref.kind === GATEWAY_CLASS) {
     yield* ofGateways(gatewaysOf(ref.name, context), context);
+  } else if (ref.kind === VIRTUAL_SERVICE || ref.kind === ISTIO_GATEWAY) {
+    yield* ofIstioRoutes(change, context);
   } else if (ROUTES.has(ref.kind)) {
     const namespaces = new Set<string>();
     for (const state of states) backends(state as Route, namespaces);

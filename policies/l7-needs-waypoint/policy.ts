@@ -59,6 +59,8 @@ export const l7NeedsWaypoint = definePolicy<Record<string, never>, Id>({
     GATEWAY,
     GATEWAY_CLASS,
     ...ROUTE_KINDS,
+    'VirtualService.networking.istio.io',
+    'Gateway.networking.istio.io',
     'ConfigMap',
     'MutatingWebhookConfiguration.admissionregistration.k8s.io',
   ],

@@ -27,6 +27,11 @@ export function hostKey(host: string): ReferenceKey {
     : refKey({ kind: 'Service', namespace, name });
 }
 
+/** VirtualServices by which gateways send traffic to a host. */
+export function destinationKey(host: string): ReferenceKey {
+  return `destination/${hostKey(host)}`;
+}
+
 /** AuthorizationPolicies that have `istio.io/dry-run`, as an annotation or a label. */
 export const DRY_RUN_KEY: ReferenceKey = 'istio.io/dry-run';
 
@@ -93,7 +98,9 @@ export function referencesOf(object: Meta): readonly ReferenceKey[] {
   if (object.kind === SERVICE_ENTRY && hosts !== undefined) keys.push(...new Set(hosts.map(hostKey)));
   if (object.kind === DESTINATION_RULE) keys.push(hostKey(fullHost((object as DestinationRule).host, own)));
   if (object.kind === VIRTUAL_SERVICE) {
-    const { hosts: named, gateways } = object as VirtualService;
+    const { hosts: named, gateways, destinations } = object as VirtualService;
+    if (gateways.some(gateway => gateway !== 'mesh'))
+      for (const host of destinations) keys.push(destinationKey(fullHost(host, own)));
     for (const host of new Set(named)) keys.push(hostKey(fullHost(host, own)));
     for (const gateway of gateways) {
       const slash = gateway.indexOf('/');

@@ -20,6 +20,8 @@ export interface VirtualService extends Meta {
   readonly exportTo: readonly string[];
   /** True where a match asks for `sourceLabels` or `sourceNamespace`, which no waypoint can tell. */
   readonly matchesSource: boolean;
+  /** Hosts that it routes to, as written. */
+  readonly destinations: readonly string[];
 }
 
 export function virtualService(kind: GroupKind, namespace: string, object: unknown): VirtualService {
@@ -36,6 +38,13 @@ export function virtualService(kind: GroupKind, namespace: string, object: unkno
       match =>
         Object.keys(record(match['sourceLabels']) ?? {}).length > 0 || (text(match['sourceNamespace']) ?? '') !== '',
     ),
+    destinations: [
+      ...new Set(
+        rules
+          .flatMap(rule => records(rule['route']))
+          .flatMap(destination => text(at(destination, 'destination', 'host')) ?? []),
+      ),
+    ],
   };
 }
 
