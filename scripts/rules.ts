@@ -137,10 +137,10 @@ export function helmTemplate(helm: string, ...args: string[]): string {
 }
 
 /** Webhook configurations first: they are harmless until a replica is ready, and `kubectl delete -f` takes them away first. */
-const ORDER = ['Namespace', 'ValidatingWebhookConfiguration', 'MutatingWebhookConfiguration'];
+const ORDER = ['ValidatingWebhookConfiguration', 'MutatingWebhookConfiguration', 'Namespace'];
 
 export function manifest(helm: string, name: (typeof MANIFESTS)[number]): string {
-  const rendered = helmTemplate(helm, '--values', join(DEPLOY, 'values', `${name}.yaml`));
+  const rendered = helmTemplate(helm, '--skip-tests', '--values', join(DEPLOY, 'values', `${name}.yaml`));
   const documents = rendered
     .split(/^---$/m)
     .map(document => document.replace(/^\n?# Source: .*\n/, '').trim())

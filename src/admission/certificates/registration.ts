@@ -106,7 +106,7 @@ function unclosed(configuration: unknown, service: RegistrationOptions['service'
   const promised = promisedRules(configuration);
   return ownEntries(configuration, service).flatMap(entry => {
     const rules = promised.get(text(entry['name']) ?? '');
-    return rules === undefined || same(rules, entry['rules']) ? [] : [{ name: entry['name'], rules }];
+    return rules === undefined || same(rules, entry['rules'] ?? []) ? [] : [{ name: entry['name'], rules }];
   });
 }
 
