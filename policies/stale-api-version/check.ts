@@ -68,7 +68,7 @@ export function doubtsOf(mesh: Mesh, ownership: Ownership): readonly ObjectRef[]
 
 function fixFor(entry: KindEntry, successor: Successor, written: string | undefined): string {
   const hint = entry.versions.find(({ name }) => name === written)?.hint ?? entry.hint;
-  const kind = successor.kind === entry.kind ? '' : ` as ${nameOf(successor.kind)}`;
+  const kind = nameOf(successor.kind) === nameOf(entry.kind) ? '' : ` as ${nameOf(successor.kind)}`;
   return `write it${kind} in ${successor.apiVersion}${hint === undefined ? '' : `: ${hint}`}`;
 }
 
