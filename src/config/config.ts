@@ -29,7 +29,7 @@ function keysAt(schema: unknown, path: readonly (string | number)[]): readonly s
 }
 
 function mistakesOf(error: z.ZodError, policies: readonly Policy[]): readonly Mistake[] {
-  const schema = configJsonSchema(policies);
+  const schema = configJsonSchema(policies, 'flat');
   return error.issues.flatMap((issue): readonly Mistake[] => {
     const path = issue.path.filter(part => typeof part !== 'symbol');
     if (issue.code === 'unrecognized_keys') {

@@ -27,7 +27,7 @@ function strictly(options: z.ZodType): z.ZodType {
 
 function policySettings(policy: Policy) {
   const findings = Object.entries(policy.findings).map(
-    ([id, spec]) => [id, action.optional().describe(`${spec.doc} Default: ${spec.action}.`)] as const,
+    ([id, spec]) => [id, action.optional().describe(`${spec.doc} (default: ${spec.action})`)] as const,
   );
   return z
     .strictObject({
@@ -138,7 +138,16 @@ export function configSchema(policies: readonly Policy[]) {
 /** What waywarden.yaml holds. */
 export type ConfigFile = z.infer<ReturnType<typeof configSchema>>;
 
-/** The JSON Schema of waywarden.yaml, for editors. */
-export function configJsonSchema(policies: readonly Policy[]): Readonly<Record<string, unknown>> {
-  return z.toJSONSchema(configSchema(policies), { io: 'input', unrepresentable: 'any' });
+/**
+ * The JSON Schema of waywarden.yaml, for editors; `flat` without references in it, for programs that walk it.
+ */
+export function configJsonSchema(
+  policies: readonly Policy[],
+  shape: 'flat' | 'referenced' = 'referenced',
+): Readonly<Record<string, unknown>> {
+  return z.toJSONSchema(configSchema(policies), {
+    io: 'input',
+    unrepresentable: 'any',
+    reused: shape === 'flat' ? 'inline' : 'ref',
+  });
 }

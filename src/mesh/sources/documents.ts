@@ -153,9 +153,10 @@ function plainOffsets(text: string, chunk: Chunk, items: readonly number[]): Tex
       else known.set(String(key), offset);
     };
     const root = parsePlainYaml(text, { start, end, mark })?.value;
+    const first = firstContent(text, { start, end });
     return path => {
       let current: unknown = root;
-      let offset = start;
+      let offset = first;
       for (const part of path) {
         const found = typeof current === 'object' && current !== null ? offsets.get(current)?.get(part) : undefined;
         if (found === undefined) break;
@@ -178,7 +179,7 @@ function plainOffsets(text: string, chunk: Chunk, items: readonly number[]): Tex
   };
 }
 
-function firstContent(text: string, { start, end }: Chunk): number {
+function firstContent(text: string, { start, end }: Pick<Chunk, 'start' | 'end'>): number {
   const blank = /(?:[ \t\r\n]|#[^\n]*)*/y;
   blank.lastIndex = start;
   return Math.min(end, start + (blank.exec(text)?.[0].length ?? 0));

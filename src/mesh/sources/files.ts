@@ -131,7 +131,8 @@ function located<T>(file: string, source: string, read: () => T): T {
     return read();
   } catch (error) {
     if (!(error instanceof UnreadableText)) throw error;
-    throw new InputError(`${place(positionIn(file, source, error.offset))}: ${error.message}`);
+    const hint = /\{\{[-\s]*[.$a-z/]/i.test(source) ? ' (a template? render it first: helm template)' : '';
+    throw new InputError(`${place(positionIn(file, source, error.offset))}: ${error.message}${hint}`);
   }
 }
 
