@@ -7,14 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { policies as every } from '../policies/index.ts';
-import {
-  deletionKinds,
-  failsClosed,
-  judgedKinds,
-  mirroredKinds,
-  mutatedKinds,
-  resourceOf,
-} from '../src/engine/kinds.ts';
+import { deletionKinds, failsClosed, judgedKinds, mutatedKinds, resourceOf } from '../src/engine/asked.ts';
+import { kindsRead } from '../src/engine/kinds.ts';
 import type { Policy } from '../src/engine/policy.ts';
 import { type GroupKind, splitGroupKind } from '../src/kube/kind.ts';
 import { isKind } from '../src/mesh/kinds.ts';
@@ -49,7 +43,8 @@ function byGroup(kinds: readonly GroupKind[]): readonly (readonly [string, reado
 
 /** What the guard may read: everything that it mirrors, listed and watched; ConfigMaps by name only. */
 export function clusterRules(policies: readonly Policy[]): readonly PolicyRule[] {
-  const kinds = mirroredKinds(policies);
+  // Secrets are nobody's but their owner's, whatever a policy reads
+  const kinds = kindsRead(policies).filter(kind => (kind as GroupKind) !== 'Secret');
   const listed: readonly PolicyRule[] = byGroup(kinds.filter(kind => kind !== 'ConfigMap')).map(([group, members]) => ({
     apiGroups: [group],
     resources: members.map(resourceOf).sort(),

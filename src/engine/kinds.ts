@@ -1,66 +1,23 @@
-// Which kinds the policies need: what a live Mesh mirrors, what the guard may read, what the API server asks it about. The chart's
-// RBAC and webhook rules are written from here (scripts/rules.ts), and so are the informers.
-import { type GroupKind, splitGroupKind } from '../kube/kind.ts';
-import { isKind, KINDS, type Kind } from '../mesh/kinds.ts';
+// Which kinds the enabled policies read: what is listed and watched, and what the guard must be allowed to read.
+import { isKind, type Kind } from '../mesh/kinds.ts';
 import type { Policy } from './policy.ts';
+import type { Settings } from './settings.ts';
 
-/** Read whatever the policies are: namespaces for overrides by label, definitions to know which kinds there are. */
-const ALWAYS: readonly Kind[] = ['Namespace', 'CustomResourceDefinition.apiextensions.k8s.io'];
-
-/** Kinds that nobody may mirror: read only where the installer asks for it. */
-const NEVER: ReadonlySet<GroupKind> = new Set(['Secret']);
-
-/** The API server asks no webhook about these (apiserver, plugin/webhook/predicates/rules: IsExemptAdmissionConfigurationResource). */
-const EXEMPT_GROUP = 'admissionregistration.k8s.io';
-
-/**
- * Kinds whose objects come and go all day by the hands of controllers, and whose going takes no enforcement away: not asked about
- * on DELETE.
- */
-const FLEETING: ReadonlySet<GroupKind> = new Set(['Pod', 'ReplicaSet.apps', 'Job.batch', 'Node']);
-
-/** Kinds that a live Mesh holds: subjects with a projection, and everything that is read beside them. Sorted. */
-export function mirroredKinds(policies: readonly Policy[]): readonly Kind[] {
-  const named = policies.flatMap(({ subjects, reads }) => [...subjects, ...reads]).filter(isKind);
-  return [...new Set([...ALWAYS, ...named])].filter(kind => !NEVER.has(kind)).sort();
+/** Policies that the settings leave anything of. */
+export function enabledPolicies(policies: readonly Policy[], settings: Settings): readonly Policy[] {
+  const overridden = new Set(settings.namespaces.flatMap(({ policies: some }) => Object.keys(some)));
+  return policies.filter(({ id }) => {
+    const own = settings.policies[id];
+    const silent = own?.action === 'off' && Object.values(own.findings ?? {}).every(action => action === 'off');
+    return !silent || overridden.has(id);
+  });
 }
 
-/** Kinds that a change is judged for: subjects, and what policies read, since a change there can break a subject. Sorted. */
-export function judgedKinds(policies: readonly Policy[]): readonly GroupKind[] {
-  return [...new Set(policies.flatMap(({ subjects, reads }) => [...subjects, ...reads]))].filter(isAsked).sort();
-}
-
-/** Kinds about whose deletion the API server asks. Sorted. */
-export function deletionKinds(policies: readonly Policy[]): readonly GroupKind[] {
-  return judgedKinds(policies).filter(kind => !FLEETING.has(kind));
-}
-
-/** Subjects of the policies that find something at `mutate`. Sorted. */
-export function mutatedKinds(policies: readonly Policy[]): readonly GroupKind[] {
-  const atMutate = policies.filter(({ findings }) =>
-    Object.values(findings).some(({ seen }) => seen.includes('mutate')),
-  );
-  return [...new Set(atMutate.flatMap(({ subjects }) => subjects))].filter(isAsked).sort();
-}
-
-function isAsked(kind: GroupKind): boolean {
-  return !NEVER.has(kind) && splitGroupKind(kind).group !== EXEMPT_GROUP;
-}
-
-/** True for kinds that nobody may write while no replica answers: where they are not what was written, security or traffic is at stake. */
-export function failsClosed(id: GroupKind): boolean {
-  const { group, kind } = splitGroupKind(id);
-  return (
-    group === 'security.istio.io' ||
-    (kind === 'InferencePool' && /^inference\.networking\.(x-)?k8s\.io$/.test(group)) ||
-    (kind === 'BackendTLSPolicy' && group === 'gateway.networking.k8s.io')
-  );
-}
-
-/** The resource name of a kind: from the table, else by the rule of which every CRD among our subjects is made. */
-export function resourceOf(id: GroupKind): string {
-  if (isKind(id)) return KINDS[id].plural;
-  const name = splitGroupKind(id).kind.toLowerCase();
-  if (/[^aeiou]y$/.test(name)) return `${name.slice(0, -1)}ies`;
-  return /(s|x|ch|sh)$/.test(name) ? `${name}es` : `${name}s`;
+/** The kinds that policies judge or read, in a fixed order. Kinds that Waywarden does not know are judged by the request alone. */
+export function kindsRead(policies: readonly Policy[]): readonly Kind[] {
+  const kinds = new Set(policies.flatMap(({ subjects, reads }) => [...subjects, ...reads]));
+  // always: which namespaces there are, and which kinds the API server serves
+  kinds.add('Namespace');
+  kinds.add('CustomResourceDefinition.apiextensions.k8s.io');
+  return [...kinds].filter(isKind).sort();
 }
