@@ -1,5 +1,6 @@
 // Every policy. To add one: a folder, and a line here.
 import type { Policy } from '../src/engine/policy.ts';
+import { backendTlsPolicyPolicy } from './backend-tls-policy/policy.ts';
 import { crdBundle } from './crd-bundle/policy.ts';
 import { dataplaneModeConflict } from './dataplane-mode-conflict/policy.ts';
 import { dryRunSkew } from './dry-run-skew/policy.ts';
@@ -16,6 +17,7 @@ import { waypointAvailability } from './waypoint-availability/policy.ts';
 import { waypointBinding } from './waypoint-binding/policy.ts';
 
 export const policies: readonly Policy[] = [
+  backendTlsPolicyPolicy,
   crdBundle,
   dataplaneModeConflict,
   dryRunSkew,
