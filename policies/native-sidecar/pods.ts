@@ -1,6 +1,6 @@
 // What becomes of the proxy in the pods of a workload.
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import {
@@ -17,7 +17,7 @@ import {
   TEMPLATES_ANNOTATION,
 } from '../../src/mesh/injection.ts';
 import type { Node } from '../../src/mesh/kinds/cluster.ts';
-import { type Container, templatePath, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { type Container, templatePath, WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Fact, Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, type ControlPlane, compareRelease, imageRelease, parseRelease } from '../../src/mesh/releases.ts';
 import { isValidated, refusedAnnotations } from './annotations.ts';
@@ -36,6 +36,7 @@ export type PodFinding =
 /** The first release whose kubelets run native sidecars without a feature gate. */
 const NATIVE_KUBELET = '1.29';
 const STATUS = 'sidecar.istio.io/status';
+const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const JOBS = new Set(['Job.batch', 'CronJob.batch']);
 
 /** Keys that people write for the annotation; release notes of 1.25 and 1.27 print the first. No release reads them. */
@@ -430,6 +431,11 @@ export function* podReports(workload: Workload, context: CheckContext<unknown>):
   const evidence = deployments(injection.controlPlanes);
   yield* twoProxies({ mesh, workload, at, evidence });
   const base = { mesh, workload, injection, at, evidence };
+  // what its controller's template says was said there: a rollout brings nothing new
+  if (workload.owner !== undefined && WORKLOADS.has(workload.owner.kind)) {
+    if (injection.standing) yield* strayProxy({ ...base, native: 'unknown' });
+    return;
+  }
   yield* autoImage(base, context);
   if (injection.standing) {
     yield* strayProxy({ ...base, native: 'unknown' });

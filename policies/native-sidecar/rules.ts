@@ -18,8 +18,8 @@ export interface Rule {
 /** Keys whose text people read and no engine does. */
 const PROSE = new Set(['message', 'messageExpression', 'description', 'reason', 'auditAnnotations']);
 
-/** Kyverno's anchors around a key: `(name)`, `=(containers)`, `+(…)`, `X(…)`, `^(…)`, `<(…)`. */
-const plain = (key: string): string => /^[=X^+<]?\((.*)\)$/s.exec(key)?.[1] ?? key;
+/** Kyverno's anchors around a key: `(name)`, `=(containers)`, `+(…)`, `X(…)`, `^(…)`, `<(…)`, and `~.` of assertions. */
+const plain = (key: string): string => (/^[=X^+<]?\((.*)\)$/s.exec(key)?.[1] ?? key).replace(/^~\w*\./, '');
 
 function listNamed(key: string): Lists | undefined {
   if (key === 'containers') return { regular: true, init: false };
@@ -95,7 +95,10 @@ function inKyverno(value: unknown, around: Lists, named: Named): Lists {
     if (name === 'patchesJson6902') lists = either(lists, inJsonPatch(part, here, named));
     else if (name === 'name') {
       if (typeof part === 'string' && meansProxy(part)) lists = either(lists, here);
-    } else lists = either(lists, inKyverno(part, listNamed(name) ?? here, named));
+    } else {
+      // an assertion's key may be an expression: `(containers[?name == 'istio-proxy'])`
+      lists = either(lists, either(mentions(name, named), inKyverno(part, listNamed(name) ?? here, named)));
+    }
   }
   return lists;
 }
@@ -120,7 +123,11 @@ function kyvernoRules(spec: unknown): readonly Rule[] {
     return {
       key: text(at(rule, 'name')) ?? String(index),
       path: `/spec/rules/${index}`,
-      lists: inKyverno(rest, NEITHER, namesOf(records(rest['context']))),
+      lists: inKyverno(
+        rest,
+        NEITHER,
+        namesOf([...records(rest['context']), ...records(at(rest, 'validate', 'cel', 'variables'))]),
+      ),
       mutates: rest['mutate'] !== undefined,
     };
   });
@@ -160,16 +167,24 @@ function gatekeeperRules(spec: unknown): readonly Rule[] {
  * holds for every list of the pod; only where there is another one for init containers, or a path, is it known which is meant.
  */
 function constraintRules(spec: unknown): readonly Rule[] {
-  const parameters = record(at(spec, 'parameters')) ?? {};
-  let lists = [...textsIn(parameters)].reduce((all, one) => either(all, mentions(one)), NEITHER);
-  const keys = Object.keys(parameters).filter(key => /container/i.test(key));
-  const isInit = (key: string) => /init/i.test(key);
-  if (keys.some(isInit)) {
-    for (const key of keys) {
-      if (saysProxy(parameters[key])) lists = either(lists, { regular: !isInit(key), init: isInit(key) });
-    }
-  }
+  const parameters = at(spec, 'parameters');
+  const lists = [...textsIn(parameters)].reduce((all, one) => either(all, mentions(one)), inParameters(parameters));
   return [{ key: 'parameters', path: '/spec/parameters', lists, mutates: false }];
+}
+
+function inParameters(value: unknown): Lists {
+  if (Array.isArray(value)) return value.reduce<Lists>((lists, item) => either(lists, inParameters(item)), NEITHER);
+  const object = record(value) ?? {};
+  const isInit = (key: string) => /init/i.test(key);
+  const keys = Object.keys(object).filter(key => /container/i.test(key));
+  const apart = keys.some(isInit) && !keys.every(isInit);
+  let lists = NEITHER;
+  for (const key in object) {
+    if (apart && keys.includes(key) && saysProxy(object[key])) {
+      lists = either(lists, { regular: !isInit(key), init: isInit(key) });
+    } else lists = either(lists, inParameters(object[key]));
+  }
+  return lists;
 }
 
 const GATEKEEPER_MUTATORS = new Set(['Assign', 'AssignImage', 'ModifySet']);

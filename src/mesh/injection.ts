@@ -289,12 +289,11 @@ export function proxyOf({
 }
 
 /**
- * True where the proxy is part of the object itself: `istioctl kube-inject` and the injector leave a status annotation; a copy of
- * their output without it has a proxy with Istio's image and the init container that redirects traffic to it.
+ * True where the proxy is part of the object itself although the status annotation that `istioctl kube-inject` and the injector
+ * leave is missing: a proxy with Istio's image and the init container that redirects traffic to it.
  */
 function holdsProxy(workload: Workload): boolean {
   const { template } = workload;
-  if (template.annotations[STATUS] !== undefined) return true;
   const proxy = proxyOf(workload);
   return (
     proxy !== undefined &&
@@ -315,6 +314,12 @@ function isManagedGateway(workload: Workload): boolean {
 function isWrittenGateway(workload: Workload): boolean {
   const proxy = proxyOf(workload);
   return proxy !== undefined && !proxy.init && proxy.container.router && isProxyImage(proxy.container.image);
+}
+
+/** What a pod with a proxy was injected as: the annotation that chose its template stays. */
+function templateState({ template }: Workload): InjectionState {
+  const templates = template.annotations[TEMPLATES_ANNOTATION];
+  return templates === undefined ? 'sidecar' : stateOf(templates.split(',').map(name => name.trim()));
 }
 
 function standingPlanes(mesh: Mesh, { template }: Workload): readonly ControlPlane[] {
@@ -392,6 +397,9 @@ function reason(namespace: StringMap, labels: StringMap): string {
 export function injectionOf(mesh: Mesh, workload: Workload): Injection {
   const { template } = workload;
   if (isManagedGateway(workload)) return standing(mesh, workload, 'gateway', 'it is a Gateway that Istio runs');
+  // injected already: where an injector is asked again it replaces what it once added
+  if (template.annotations[STATUS] !== undefined)
+    return standing(mesh, workload, templateState(workload), 'the proxy is part of it');
   // a stored pod is what it is: nothing is injected after its creation
   const stored = workload.kind === 'Pod' && workload.created !== '';
   const holds = holdsProxy(workload);
@@ -400,11 +408,7 @@ export function injectionOf(mesh: Mesh, workload: Workload): Injection {
     if (injection !== undefined && (injection.state === 'sidecar' || injection.state === 'gateway')) return injection;
     if (injection !== undefined && !holds && !isWrittenGateway(workload)) return injection;
   }
-  if (holds) {
-    const templates = template.annotations[TEMPLATES_ANNOTATION];
-    const state = templates === undefined ? 'sidecar' : stateOf(templates.split(',').map(name => name.trim()));
-    return standing(mesh, workload, state, 'the proxy is part of it');
-  }
+  if (holds) return standing(mesh, workload, templateState(workload), 'the proxy is part of it');
   if (isWrittenGateway(workload)) return standing(mesh, workload, 'gateway', 'its own container is a gateway proxy');
   if (stored) return none('it was created without a proxy');
   if (template.hostNetwork) return none('its pods use the host network');
