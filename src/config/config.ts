@@ -2,7 +2,7 @@
 import type { z } from 'zod';
 import type { Policy } from '../engine/policy.ts';
 import { DEFAULT_SETTINGS, type PolicySettings, type Settings } from '../engine/settings.ts';
-import { record } from '../kube/json.ts';
+import { at, type JsonObject, record, text } from '../kube/json.ts';
 import { labelSelector } from '../kube/labels.ts';
 import { didYouMean } from '../kube/near.ts';
 import { pointer } from '../kube/patch.ts';
@@ -19,17 +19,27 @@ export interface Mistake {
 
 type Outcome = { readonly config: Config } | { readonly mistakes: readonly Mistake[] };
 
+/** A part of the JSON Schema, found where it only refers to one of its `$defs`. */
+function dereferenced(schema: JsonObject, part: unknown): JsonObject | undefined {
+  const found = record(part);
+  const name = text(found?.['$ref'])?.replace('#/$defs/', '');
+  return name === undefined ? found : record(at(schema, '$defs', name));
+}
+
 /** The keys that the schema has at a path. */
-function keysAt(schema: unknown, path: readonly (string | number)[]): readonly string[] {
-  let current = record(schema);
+function keysAt(schema: JsonObject, path: readonly (string | number)[]): readonly string[] {
+  let current: JsonObject | undefined = schema;
   for (const part of path) {
-    current = record(typeof part === 'number' ? current?.['items'] : record(current?.['properties'])?.[part]);
+    current = dereferenced(
+      schema,
+      typeof part === 'number' ? current?.['items'] : record(current?.['properties'])?.[part],
+    );
   }
   return Object.keys(record(current?.['properties']) ?? {});
 }
 
 function mistakesOf(error: z.ZodError, policies: readonly Policy[]): readonly Mistake[] {
-  const schema = configJsonSchema(policies, 'flat');
+  const schema = configJsonSchema(policies);
   return error.issues.flatMap((issue): readonly Mistake[] => {
     const path = issue.path.filter(part => typeof part !== 'symbol');
     if (issue.code === 'unrecognized_keys') {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Policy } from '../engine/policy.ts';
 
-const action = z.enum(['deny', 'warn', 'log', 'off']);
+const action = z.enum(['deny', 'warn', 'log', 'off']).meta({ id: 'action' });
 const stringMap = z.record(z.string(), z.string());
 
 const selector = z
@@ -54,7 +54,9 @@ function isDay(value: string): boolean {
 /** The schema of waywarden.yaml, for these policies. */
 export function configSchema(policies: readonly Policy[]) {
   const ids = policies.map(policy => policy.id);
-  const byPolicy = z.strictObject(Object.fromEntries(policies.map(policy => [policy.id, policySettings(policy)])));
+  const byPolicy = z
+    .strictObject(Object.fromEntries(policies.map(policy => [policy.id, policySettings(policy)])))
+    .meta({ id: 'policies' });
   const policyId = ids.length === 0 ? z.string() : z.enum(ids as [string, ...string[]]);
   return z
     .strictObject({
@@ -138,16 +140,7 @@ export function configSchema(policies: readonly Policy[]) {
 /** What waywarden.yaml holds. */
 export type ConfigFile = z.infer<ReturnType<typeof configSchema>>;
 
-/**
- * The JSON Schema of waywarden.yaml, for editors; `flat` without references in it, for programs that walk it.
- */
-export function configJsonSchema(
-  policies: readonly Policy[],
-  shape: 'flat' | 'referenced' = 'referenced',
-): Readonly<Record<string, unknown>> {
-  return z.toJSONSchema(configSchema(policies), {
-    io: 'input',
-    unrepresentable: 'any',
-    reused: shape === 'flat' ? 'inline' : 'ref',
-  });
+/** The JSON Schema of waywarden.yaml, for editors. What stands in it twice is in its `$defs`. */
+export function configJsonSchema(policies: readonly Policy[]): Readonly<Record<string, unknown>> {
+  return z.toJSONSchema(configSchema(policies), { io: 'input', unrepresentable: 'any' });
 }
