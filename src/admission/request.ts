@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { at, record, records, text } from '../kube/json.ts';
 import { groupKind, type ObjectRef, splitApiVersion, splitGroupKind } from '../kube/kind.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
-import { identify, isKind, KINDS, project } from '../mesh/kinds.ts';
+import { glimpse, identify, isKind, KINDS } from '../mesh/kinds.ts';
 
 const kindSchema = z.object({ group: z.string(), version: z.string(), kind: z.string() });
 
@@ -50,11 +50,11 @@ export function subjectOf(request: AdmissionRequest): Subject | undefined {
   if (present === undefined) return undefined;
   const scoped = isKind(kind) && KINDS[kind].scope === 'Cluster';
   const namespace = scoped ? '' : request.namespace || text(at(present, 'metadata', 'namespace')) || '';
-  const after = request.operation === 'DELETE' || object === undefined ? undefined : project(kind, namespace, object);
-  const before = oldObject === undefined ? undefined : project(kind, namespace, oldObject);
+  const after = request.operation === 'DELETE' || object === undefined ? undefined : glimpse(kind, namespace, object);
+  const before = oldObject === undefined ? undefined : glimpse(kind, namespace, oldObject);
   const name = request.name || after?.name || before?.name || request.uid;
   const named = (projected: Meta): Meta =>
-    projected.name === name ? projected : Object.freeze({ ...projected, name });
+    projected.name === name ? projected : { ...projected, name };
   return {
     ref: { kind, namespace, name },
     ...(before === undefined ? {} : { before: named(before) }),

@@ -245,10 +245,17 @@ export function isNamespaced(kind: GroupKind, object: unknown): boolean {
 /** Gatekeeper makes a kind of each ConstraintTemplate, so that nobody can list them beforehand. */
 const CONSTRAINTS = '.constraints.gatekeeper.sh';
 
+/**
+ * Any object of any kind, projected, for an object that is looked at once and never kept: freezing costs as much as projecting.
+ */
+export function glimpse(kind: GroupKind, namespace: string, object: unknown): Meta {
+  if (isKind(kind)) return KINDS[kind].project(kind, namespace, object);
+  return (kind.endsWith(CONSTRAINTS) ? specified : metadataOnly)(kind, namespace, object);
+}
+
 /** Any object of any kind, projected. Frozen: nobody may change what the Mesh holds. */
 export function project(kind: GroupKind, namespace: string, object: unknown): Meta {
-  if (isKind(kind)) return deepFreeze(KINDS[kind].project(kind, namespace, object));
-  return deepFreeze((kind.endsWith(CONSTRAINTS) ? specified : metadataOnly)(kind, namespace, object));
+  return deepFreeze(glimpse(kind, namespace, object));
 }
 
 function deepFreeze<T>(value: T): T {
