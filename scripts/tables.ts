@@ -1,5 +1,6 @@
 // Makes the .gen.ts of each policy's table in data: `node scripts/tables.ts`.
 import { readFileSync, writeFileSync } from 'node:fs';
+import { readSettings } from '../policies/control-plane-settings/schema.ts';
 import { readLabels } from '../policies/mesh-labels/schema.ts';
 
 function generate(
@@ -23,3 +24,4 @@ function generate(
 }
 
 generate('mesh-labels', 'labels', 'LabelTable', './keys.ts', 'LABELS', readLabels);
+generate('control-plane-settings', 'settings', 'SettingTable', './table.ts', 'SETTINGS', readSettings);
