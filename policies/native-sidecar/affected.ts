@@ -79,7 +79,11 @@ function anyRules(mesh: Mesh): boolean {
   return false;
 }
 
-const anyOldNodes = (mesh: Mesh) => mesh.fact(oldNodes).length > 0;
+/** Workloads of which something can be said: all of them where a kubelet is too old for forced native sidecars. */
+function tellingIn({ before, after }: ChangeContext): (workload: Workload) => boolean {
+  const old = before.fact(oldNodes).length > 0 || after.fact(oldNodes).length > 0;
+  return workload => old || isTelling(workload);
+}
 
 /** What the control planes make of pods that say nothing themselves; equal where nothing changed for anybody. */
 const defaults = (mesh: Mesh) =>
@@ -89,19 +93,17 @@ const defaults = (mesh: Mesh) =>
 export function* affected(change: Change, context: ChangeContext): Iterable<ObjectRef | typeof PAUSE> {
   const { before, after } = context;
   const { ref } = change;
-  // forced native sidecars make every workload telling where a kubelet is too old for them
-  const old = anyOldNodes(before) || anyOldNodes(after);
-  const telling = (workload: Workload) => old || isTelling(workload);
   if (ref.kind === 'Namespace') {
     if (same(change.before?.labels, change.after?.labels)) return;
     if (anyRules(after) && before.fact(sidecarsExpected) !== after.fact(sidecarsExpected)) yield* rules(context);
-    yield* workloads(context, ref.name, telling);
+    yield* workloads(context, ref.name, tellingIn(context));
     return;
   }
   if (ref.kind === 'Node') {
     const flipped = !same(defaults(before), defaults(after));
     if (flipped) yield* rules(context);
-    if (flipped || !same(before.fact(oldNodes), after.fact(oldNodes))) yield* workloads(context, undefined, telling);
+    if (flipped || !same(before.fact(oldNodes), after.fact(oldNodes)))
+      yield* workloads(context, undefined, tellingIn(context));
     // a pod that names its node goes by that one, where it is known
     const known = before.complete('Node') === after.complete('Node');
     yield* workloads(
@@ -116,7 +118,7 @@ export function* affected(change: Change, context: ChangeContext): Iterable<Obje
     const known = WHOLE.every(kind => before.complete(kind) === after.complete(kind));
     if (known && (was === is || same(was, is))) return;
     yield* rules(context);
-    yield* workloads(context, undefined, telling);
+    yield* workloads(context, undefined, tellingIn(context));
     return;
   }
   for (const kind of MUTATOR_KINDS) if (ref.kind === kind) yield* after.list(kind);
