@@ -72,6 +72,7 @@ export interface Projections {
   'NetworkPolicy.networking.k8s.io': NetworkPolicy;
   'HorizontalPodAutoscaler.autoscaling': HorizontalPodAutoscaler;
   'PodDisruptionBudget.policy': PodDisruptionBudget;
+  'CiliumClusterwideNetworkPolicy.cilium.io': Specified;
   Pod: Workload;
   'Deployment.apps': Workload;
   'StatefulSet.apps': Workload;
@@ -105,6 +106,11 @@ export interface Projections {
   'InferenceObjective.inference.networking.x-k8s.io': PoolReferrer;
   'InferenceModel.inference.networking.x-k8s.io': PoolReferrer;
   'InferenceObjective.llm-d.ai': PoolReferrer;
+  'Istio.sailoperator.io': Specified;
+  'IstioCNI.sailoperator.io': Specified;
+  'ZTunnel.sailoperator.io': Specified;
+  'IstioOperator.install.istio.io': Specified;
+  'Values.helm.sh': Specified;
   'MutatingAdmissionPolicy.admissionregistration.k8s.io': Specified;
   'ClusterPolicy.kyverno.io': Specified;
   'Policy.kyverno.io': Specified;
@@ -171,6 +177,7 @@ export const KINDS: { readonly [K in Kind]: KindFacts<Projections[K]> } = {
   'NetworkPolicy.networking.k8s.io': entry('networkpolicies', 'v1', networkPolicy),
   'HorizontalPodAutoscaler.autoscaling': entry('horizontalpodautoscalers', 'v2', horizontalPodAutoscaler),
   'PodDisruptionBudget.policy': entry('poddisruptionbudgets', 'v1', podDisruptionBudget),
+  'CiliumClusterwideNetworkPolicy.cilium.io': entry('ciliumclusterwidenetworkpolicies', 'v2', specified, 'Cluster'),
   Pod: entry('pods', 'v1', workload),
   'Deployment.apps': entry('deployments', 'v1', workload),
   'StatefulSet.apps': entry('statefulsets', 'v1', workload),
@@ -204,6 +211,12 @@ export const KINDS: { readonly [K in Kind]: KindFacts<Projections[K]> } = {
   'InferenceObjective.inference.networking.x-k8s.io': entry('inferenceobjectives', 'v1alpha2', poolReferrer),
   'InferenceModel.inference.networking.x-k8s.io': entry('inferencemodels', 'v1alpha2', poolReferrer),
   'InferenceObjective.llm-d.ai': entry('inferenceobjectives', 'v1alpha2', poolReferrer),
+  'Istio.sailoperator.io': entry('istios', 'v1', specified, 'Cluster'),
+  'IstioCNI.sailoperator.io': entry('istiocnis', 'v1', specified, 'Cluster'),
+  'ZTunnel.sailoperator.io': entry('ztunnels', 'v1', specified, 'Cluster'),
+  'IstioOperator.install.istio.io': entry('istiooperators', 'v1alpha1', specified),
+  // no API server has this kind: it stands for the values of a chart that a file holds (policies/control-plane-settings/values.ts)
+  'Values.helm.sh': entry('values', 'v1', specified, 'Cluster'),
   'MutatingAdmissionPolicy.admissionregistration.k8s.io': entry(
     'mutatingadmissionpolicies',
     'v1',

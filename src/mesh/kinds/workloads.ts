@@ -13,6 +13,8 @@ export interface Container {
   readonly name: string;
   readonly image: string;
   readonly ports: readonly ContainerPort[];
+  /** Ports, by number or name, on which the kubelet probes it over the network. */
+  readonly probes: readonly (number | string)[];
   /** `restartPolicy` of a container: 'Always' under initContainers makes a native sidecar. */
   readonly restartPolicy?: string;
   /** True where the command, the arguments or scuttle's environment end the proxy (`/quitquitquit`, `pkill pilot-agent`). */
@@ -72,6 +74,22 @@ export type WorkloadKind = (typeof WORKLOAD_KINDS)[number];
 const ENDS_PROXY =
   /quitquitquit|\/exit\b.{0,200}15020|15020.{0,200}\/exit\b|\bp?kill(?:all)?\b.{0,200}(?:envoy|pilot-agent|istio)|scuttle/is;
 
+const NO_PROBES: readonly never[] = Object.freeze([]);
+
+function probesOf(value: unknown): readonly (number | string)[] {
+  let found: (number | string)[] | undefined;
+  for (const probe of ['livenessProbe', 'readinessProbe', 'startupProbe']) {
+    for (const way of ['httpGet', 'tcpSocket', 'grpc']) {
+      const port = at(value, probe, way, 'port');
+      const known = number(port) ?? text(port);
+      if (known === undefined || found?.includes(known)) continue;
+      found ??= [];
+      found.push(known);
+    }
+  }
+  return found ?? NO_PROBES;
+}
+
 function container(value: unknown, component: MeshComponent): Container {
   const command = [...texts(at(value, 'command')), ...texts(at(value, 'args'))];
   const restartPolicy = text(at(value, 'restartPolicy'));
@@ -90,6 +108,7 @@ function container(value: unknown, component: MeshComponent): Container {
       if (containerPort === undefined) return [];
       return [{ name: text(port['name']) ?? '', number: containerPort, protocol: text(port['protocol']) ?? 'TCP' }];
     }),
+    probes: probesOf(value),
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
     // scuttle is told by its environment where it is the image's entrypoint
     endsProxy:
