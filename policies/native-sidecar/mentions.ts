@@ -82,15 +82,23 @@ function joined(text: string, references: readonly Reference[], index: number, s
 export function mentions(text: string, named: Named = new Map()): Lists {
   if (text.length > AT_MOST || !text.includes(PROXY)) return NEITHER;
   const references = referencesIn(text, named);
+  const known = new Map<string, Lists>();
+  const around = (index: number, step: 1 | -1): Lists => {
+    const key = `${index} ${step}`;
+    const lists = known.get(key) ?? joined(text, references, index, step);
+    known.set(key, lists);
+    return lists;
+  };
   let lists = NEITHER;
+  let next = 0;
   for (let at = text.indexOf(PROXY); at >= 0; at = text.indexOf(PROXY, at + PROXY.length)) {
     // `istio-proxy-debug` and `my-istio-proxy` are others
     if (/[\w-]/.test(text[at - 1] ?? '') || /[\w-]/.test(text[at + PROXY.length] ?? '')) continue;
-    const before = references.findLastIndex(reference => reference.to <= at);
+    while (next < references.length && (references[next]?.to ?? 0) <= at) next += 1;
     const isLeftOfIn = /^['"]\s*in\b/.test(text.slice(at + PROXY.length, at + PROXY.length + 12));
-    const comesAfter = isLeftOfIn || before < 0;
-    const index = comesAfter ? references.findIndex(reference => reference.from > at) : before;
-    if (index >= 0) lists = either(lists, joined(text, references, index, comesAfter ? 1 : -1));
+    const comesAfter = isLeftOfIn || next === 0;
+    if (!comesAfter) lists = either(lists, around(next - 1, -1));
+    else if (next < references.length) lists = either(lists, around(next, 1));
   }
   return lists;
 }

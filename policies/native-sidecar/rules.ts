@@ -27,16 +27,25 @@ function listNamed(key: string): Lists | undefined {
 }
 
 /** Everything that is text in a JSON value, prose left out. */
-function* textsIn(value: unknown): Generator<string> {
-  if (typeof value === 'string') yield value;
-  else if (Array.isArray(value)) for (const item of value) yield* textsIn(item);
-  else {
-    const object = record(value);
-    for (const key in object) if (!PROSE.has(key)) yield* textsIn(object[key]);
-  }
+function textsIn(value: unknown): readonly string[] {
+  const texts: string[] = [];
+  const walk = (part: unknown, depth: number): void => {
+    if (typeof part === 'string') texts.push(part);
+    else if (depth > DEPTH) return;
+    else if (Array.isArray(part)) for (const item of part) walk(item, depth + 1);
+    else {
+      const object = record(part);
+      for (const key in object) if (!PROSE.has(key)) walk(object[key], depth + 1);
+    }
+  };
+  walk(value, 0);
+  return texts;
 }
 
-const saysProxy = (value: unknown): boolean => [...textsIn(value)].some(meansProxy);
+/** Deeper than any rule that somebody wrote. */
+const DEPTH = 80;
+
+const saysProxy = (value: unknown): boolean => textsIn(value).some(meansProxy);
 
 /** A condition `{ key, operator, value }`: the key says which list, the value what is looked for, or the other way round. */
 function inCondition(condition: JsonObject, around: Lists, named: Named): Lists {
@@ -70,14 +79,15 @@ function inPodSecurity(exclude: JsonObject): Lists {
 }
 
 /** A Kyverno rule, or any part of it. `around`: the list that what stands around this part means. */
-function inKyverno(value: unknown, around: Lists, named: Named): Lists {
+function inKyverno(value: unknown, around: Lists, named: Named, depth = 0): Lists {
+  if (depth > DEPTH) return NEITHER;
   if (typeof value === 'string') {
     const direct = mentions(value, named);
     if (direct.regular || direct.init) return direct;
     return around.regular || around.init ? (value.includes('istio-proxy') ? around : NEITHER) : NEITHER;
   }
   if (Array.isArray(value)) {
-    return value.reduce<Lists>((lists, item) => either(lists, inKyverno(item, around, named)), NEITHER);
+    return value.reduce<Lists>((lists, item) => either(lists, inKyverno(item, around, named, depth + 1)), NEITHER);
   }
   const object = record(value);
   if (object === undefined) return NEITHER;
@@ -97,7 +107,7 @@ function inKyverno(value: unknown, around: Lists, named: Named): Lists {
       if (typeof part === 'string' && meansProxy(part)) lists = either(lists, here);
     } else {
       // an assertion's key may be an expression: `(containers[?name == 'istio-proxy'])`
-      lists = either(lists, either(mentions(name, named), inKyverno(part, listNamed(name) ?? here, named)));
+      lists = either(lists, either(mentions(name, named), inKyverno(part, listNamed(name) ?? here, named, depth + 1)));
     }
   }
   return lists;
@@ -136,8 +146,7 @@ function kyvernoRules(spec: unknown): readonly Rule[] {
 /** The policies that are written in CEL: Kyverno's newer kinds and the API server's own. */
 function celRules(spec: unknown): readonly Rule[] {
   const named = namesOf(records(at(spec, 'variables')));
-  const reach = (value: unknown) =>
-    [...textsIn(value)].reduce((lists, one) => either(lists, mentions(one, named)), NEITHER);
+  const reach = (value: unknown) => textsIn(value).reduce((lists, one) => either(lists, mentions(one, named)), NEITHER);
   const part = (key: string, mutates: boolean): readonly Rule[] =>
     list(at(spec, key)).map((item, index) => ({
       key: `${key}/${index}`,
@@ -168,12 +177,14 @@ function gatekeeperRules(spec: unknown): readonly Rule[] {
  */
 function constraintRules(spec: unknown): readonly Rule[] {
   const parameters = at(spec, 'parameters');
-  const lists = [...textsIn(parameters)].reduce((all, one) => either(all, mentions(one)), inParameters(parameters));
+  const lists = textsIn(parameters).reduce((all, one) => either(all, mentions(one)), inParameters(parameters));
   return [{ key: 'parameters', path: '/spec/parameters', lists, mutates: false }];
 }
 
-function inParameters(value: unknown): Lists {
-  if (Array.isArray(value)) return value.reduce<Lists>((lists, item) => either(lists, inParameters(item)), NEITHER);
+function inParameters(value: unknown, depth = 0): Lists {
+  if (depth > DEPTH) return NEITHER;
+  if (Array.isArray(value))
+    return value.reduce<Lists>((lists, item) => either(lists, inParameters(item, depth + 1)), NEITHER);
   const object = record(value) ?? {};
   const isInit = (key: string) => /init/i.test(key);
   const keys = Object.keys(object).filter(key => /container/i.test(key));
@@ -182,7 +193,7 @@ function inParameters(value: unknown): Lists {
   for (const key in object) {
     if (apart && keys.includes(key) && saysProxy(object[key])) {
       lists = either(lists, { regular: !isInit(key), init: isInit(key) });
-    } else lists = either(lists, inParameters(object[key]));
+    } else lists = either(lists, inParameters(object[key], depth + 1));
   }
   return lists;
 }
