@@ -11,7 +11,7 @@ import { deletionKinds, failsClosed, judgedKinds, mutatedKinds, resourceOf } fro
 import { kindsRead } from '../src/engine/kinds.ts';
 import type { Policy } from '../src/engine/policy.ts';
 import { type GroupKind, splitGroupKind } from '../src/kube/kind.ts';
-import { isKind } from '../src/mesh/kinds.ts';
+import { KINDS } from '../src/mesh/kinds.ts';
 import { setFolder } from '../test/harness/binaries.ts';
 
 const ROOT = new URL('..', import.meta.url).pathname;
@@ -56,13 +56,15 @@ export function clusterRules(policies: readonly Policy[]): readonly PolicyRule[]
   return [...listed, ...named];
 }
 
+const KNOWN_GROUPS: ReadonlySet<string> = new Set(Object.keys(KINDS).map(kind => splitGroupKind(kind).group));
+
 function webhookRules(kinds: readonly GroupKind[], operations: readonly string[]): readonly WebhookRule[] {
   return byGroup(kinds).map(([group, members]) => ({
     apiGroups: [group],
     apiVersions: ['*'],
     operations,
     // of a group that no release has any more nobody knows the resources
-    resources: members.some(isKind) ? members.map(resourceOf).sort() : ['*'],
+    resources: KNOWN_GROUPS.has(group) ? members.map(resourceOf).sort() : ['*'],
     scope: '*',
   }));
 }
