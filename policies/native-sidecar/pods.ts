@@ -35,6 +35,7 @@ export type PodFinding =
 
 /** The first release whose kubelets run native sidecars without a feature gate. */
 const NATIVE_KUBELET = '1.29';
+const INJECT = 'sidecar.istio.io/inject';
 const STATUS = 'sidecar.istio.io/status';
 const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const JOBS = new Set(['Job.batch', 'CronJob.batch']);
@@ -156,8 +157,8 @@ function* nameTaken({ workload, injection, native, at, evidence }: Pods): Found 
       ...common,
       action: 'deny',
       certain: injection.certain,
-      effect: `its container ${PROXY} becomes the sidecar: the injector merges its own into it and your container is gone`,
-      fix: `give the container another name, or opt the pods out with the label sidecar.istio.io/inject: "false"`,
+      effect: `its container ${PROXY} is taken for the sidecar: the injector merges the two and yours is gone`,
+      fix: 'give it another name, or label the pods sidecar.istio.io/inject: "false"',
     };
     return;
   }
@@ -185,7 +186,7 @@ function* overrideInInit({ mesh, workload, injection, native, at, evidence }: Po
   yield {
     finding: 'override-in-init-containers',
     key: PROXY,
-    effect: `${PROXY} stands under initContainers while the proxy is not native: its pods are refused, the name is there twice`,
+    effect: `${PROXY} under initContainers while the proxy is not native: the name is there twice, pods are refused`,
     fix: `move ${PROXY} to spec.containers: the injector moves it where the proxy is`,
     evidence,
     because: because(mesh, workload, injection.controlPlanes),
@@ -220,10 +221,10 @@ function* forcedOnOldKubelet({ mesh, workload, injection, native, at, evidence }
   yield {
     finding: 'forced-on-old-kubelet',
     key: 'kubelet',
-    effect: `its proxy is forced to be a native sidecar, which kubelet ${worst.node.kubeletVersion} does not run: pods never start`,
+    effect: `its proxy is forced to be native, which kubelet ${worst.node.kubeletVersion} cannot run: pods there never start`,
     fix: annotated
-      ? `remove the annotation ${NATIVE_ANNOTATION}, or run the pods on nodes of 1.29 or newer`
-      : `set ${NATIVE_ANNOTATION}: "false" on the pods, or ENABLE_NATIVE_SIDECARS=auto on istiod`,
+      ? `remove ${NATIVE_ANNOTATION}, or use nodes of 1.29 or newer`
+      : `${NATIVE_ANNOTATION}: "false", or ENABLE_NATIVE_SIDECARS=auto on istiod`,
     evidence: [worst.node, ...evidence],
     because: because(mesh, workload, injection.controlPlanes),
     certain: injection.certain && worst.sure,
@@ -356,13 +357,22 @@ function* unknownOptOut({ mesh, workload, injection, at, evidence }: Pods): Foun
   };
 }
 
-function* autoImage({ workload, injection, at }: Omit<Pods, 'native'>, context: CheckContext<unknown>): Found {
+/** What would have an injector see the pods, given what keeps it from them. */
+function injectedBy({ template, kind, created }: Workload, namespace: string | undefined): string {
+  if (kind === 'Pod' && created !== '') return 'create it anew once an injector webhook selects it';
+  if (template.hostNetwork) return 'name a proxy image, or leave the host network';
+  if (template.labels[INJECT] === 'false') return `remove the label ${INJECT}: "false" from the pods`;
+  if (namespace !== undefined && namespace !== 'enabled') return 'istio-injection: enabled on the namespace';
+  return `label the pods ${INJECT}: "true", or name a proxy image`;
+}
+
+function* autoImage({ mesh, workload, injection, at }: Omit<Pods, 'native'>, context: CheckContext<unknown>): Found {
   const regular = hasProxy(workload.template.containers);
   const container = regular ?? hasProxy(workload.template.initContainers);
   if (container?.image !== 'auto') return;
   if (injection.state === 'unknown') {
     const { labels } = workload.template;
-    const asks = labels['sidecar.istio.io/inject'] === 'true' || labels['istio.io/rev'] !== undefined;
+    const asks = labels[INJECT] === 'true' || labels['istio.io/rev'] !== undefined;
     if (!asks) context.skipped(`whether an injector replaces the image "auto" of ${workload.name}`);
     return;
   }
@@ -371,7 +381,7 @@ function* autoImage({ workload, injection, at }: Omit<Pods, 'native'>, context: 
     finding: 'auto-image-without-injection',
     key: PROXY,
     effect: `no injector sees its pods: image: auto of ${PROXY} stays and cannot be pulled`,
-    fix: 'label the pods sidecar.istio.io/inject: "true", or name a proxy image',
+    fix: injectedBy(workload, mesh.get('Namespace', '', workload.namespace)?.labels['istio-injection']),
     evidence: [],
     because: injection.why,
     path: at('spec', regular === undefined ? 'initContainers' : 'containers'),
@@ -386,7 +396,7 @@ function* pickedContainers({ mesh, workload, injection, at, evidence }: Pods): F
       finding: 'targets-containers',
       key: annotation,
       effect: `Velero looks for ${PROXY} only under containers, and it is an init container: the hook fails`,
-      fix: `name another container in ${annotation}, or set ${NATIVE_ANNOTATION}: "false"`,
+      fix: `name another container, or set ${NATIVE_ANNOTATION}: "false"`,
       evidence,
       because: because(mesh, workload, injection.controlPlanes),
       path: at('metadata', 'annotations', annotation),

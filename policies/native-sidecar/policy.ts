@@ -116,7 +116,7 @@ function* ruleReports(subject: Specified, { mesh, stage, skipped }: CheckContext
       effect: rule.mutates
         ? 'it changes istio-proxy only under containers: the injected one is an init container'
         : 'it knows istio-proxy only under containers: the injected one is an init container',
-      fix: `name istio-proxy under initContainers too${subject.kind.includes('gatekeeper') ? ', in an object of its own' : ''}`,
+      fix: `name istio-proxy under initContainers too${subject.kind.endsWith('.mutations.gatekeeper.sh') ? ', in an object of its own' : ''}`,
       ...native,
       path: rule.path,
     };
