@@ -11,6 +11,7 @@ import { type ControlPlane, cniAgents, controlPlanes, discovers, servesAmbient, 
 
 export const DATAPLANE_MODE = 'istio.io/dataplane-mode';
 export const MANAGED = 'gateway.istio.io/managed';
+const REDIRECTION = 'ambient.istio.io/redirection';
 export const GATEWAY_NAME = 'gateway.networking.k8s.io/gateway-name';
 
 /**
@@ -191,6 +192,10 @@ function capture(mesh: Mesh, workload: Workload): Enrolment {
     return { by: 'unknown', why: `the labels of namespace ${workload.namespace} are not known` };
   }
   if (served.state === 'unknown') return { by: 'unknown', why: served.why, likely: 'ztunnel' };
+  // of a pod that is known by its metadata alone, what istio-cni wrote on it tells whether it could be captured
+  if (workload.metadataOnly && workload.template.annotations[REDIRECTION] !== 'enabled') {
+    return { by: 'unknown', why: 'istio-cni has not marked it as captured', likely: 'nobody' };
+  }
   const planes = served.controlPlanes;
   if (planes.length > 0 && planes.every(plane => discovers(mesh, plane, workload.namespace) === false)) {
     return { by: 'nobody', why: `the discoverySelectors of istiod leave namespace ${workload.namespace} out` };
