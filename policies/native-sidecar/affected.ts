@@ -8,7 +8,7 @@ import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Kind } from '../../src/mesh/kinds.ts';
 import type { Change, Fact, Mesh } from '../../src/mesh/mesh.ts';
 import { controlPlanes } from '../../src/mesh/releases.ts';
-import { isTelling, oldNodes } from './pods.ts';
+import { isTelling, oldNodes } from './facts.ts';
 
 export const MUTATOR_KINDS = [
   'Assign.mutations.gatekeeper.sh',

@@ -11,7 +11,8 @@ import { isOf, type Kind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, controlPlanes } from '../../src/mesh/releases.ts';
 import { affected, ENGINE_KINDS, MUTATOR_KINDS, sidecarsExpected } from './affected.ts';
-import { deployments, type PodFinding, podReports, settingOf } from './pods.ts';
+import { deployments, type PodFinding, settingOf } from './facts.ts';
+import { podReports } from './pods.ts';
 import { counterpartLocation, isBuiltIn, narrowRules, patchesRegularOnly, rulesOf } from './rules.ts';
 
 const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
