@@ -5,11 +5,11 @@ import { type ObjectRef, refKey } from '../kube/kind.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
 import { WORKLOAD_KINDS, type Workload } from '../mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../mesh/mesh.ts';
+import { concernedBy } from './concerned.ts';
 import { actionOf, type Circumstances, compareActions, exemptionFor, inForce } from './enforce.ts';
 import {
   type Action,
   type CheckContext,
-  judges,
   PAUSE,
   type Policy,
   type Report,
@@ -89,6 +89,9 @@ export function identityOf(policy: string, subject: ObjectRef, report: Report): 
   return `${policy}/${report.finding}\n${refKey(subject)}\n${report.key}`;
 }
 
+/** Work that asks at each pause whether it may go on. */
+type Work<Result> = Generator<typeof PAUSE, Result, boolean>;
+
 interface Task {
   readonly policy: Policy;
   readonly subject: ObjectRef;
@@ -137,7 +140,7 @@ export async function difference(question: Question): Promise<Answer> {
     now,
   };
 
-  async function reportsOn(task: Task, mesh: Mesh, note: boolean): Promise<readonly Report[] | undefined> {
+  function* reportsOn(task: Task, mesh: Mesh, note: boolean): Work<readonly Report[] | undefined> {
     const object = mesh.object(task.subject);
     if (object === undefined || terminating(mesh, object)) return [];
     const request = task.own && note ? requests?.get(refKey(task.subject)) : undefined;
@@ -154,21 +157,18 @@ export async function difference(question: Question): Promise<Answer> {
     for (const report of task.policy.check(object, context)) {
       if (report !== PAUSE) {
         if (task.policy.findings[report.finding]?.seen.includes(stage)) found.push(report);
-        continue;
-      }
-      const going = time.tick();
-      if (!(typeof going === 'boolean' ? going : await going)) return undefined;
+      } else if (!(yield PAUSE)) return undefined;
     }
     return found;
   }
 
-  async function perform(task: Task): Promise<boolean> {
+  function* perform(task: Task): Work<boolean> {
     const { policy, subject, own } = task;
-    const present = await reportsOn(task, after, true);
+    const present = yield* reportsOn(task, after, true);
     if (present === undefined) return false;
     if (present.length === 0) return true;
     const change = written.get(refKey(subject));
-    const past = change !== undefined && change.before === undefined ? [] : await reportsOn(task, before, false);
+    const past = change !== undefined && change.before === undefined ? [] : yield* reportsOn(task, before, false);
     if (past === undefined) return false;
     const known = new Set(past.map(report => identityOf(policy.id, subject, report)));
     const current = new Set(present.map(report => identityOf(policy.id, subject, report)));
@@ -216,41 +216,48 @@ export async function difference(question: Question): Promise<Answer> {
     return true;
   }
 
-  const done = new Set<string>();
-  const todo: Task[] = [];
-  for (const change of changes) {
-    for (const policy of policies) {
-      if (judges(policy, change.ref.kind)) todo.push({ policy, subject: change.ref, own: true });
-    }
-  }
-  for (const task of todo) {
-    done.add(`${task.policy.id}\n${refKey(task.subject)}`);
-    const going = time.tick();
-    if (!(typeof going === 'boolean' ? going : await going) || !(await perform(task))) {
-      unfinished = true;
-      unchecked += 1;
-    }
-  }
-  search: for (const policy of inOrder(policies)) {
-    for (const change of changes) {
-      for (const subject of policy.affected(change, { before, after })) {
-        const going = time.tick();
-        if (!(typeof going === 'boolean' ? going : await going)) {
+  function* search(): Work<void> {
+    const done = new Set<string>();
+    for (const { ref } of changes) {
+      for (const policy of concernedBy(policies, ref.kind, stage).judging) {
+        done.add(`${policy.id}\n${refKey(ref)}`);
+        if (!(yield PAUSE) || !(yield* perform({ policy, subject: ref, own: true }))) {
           unfinished = true;
           unchecked += 1;
-          break search;
-        }
-        if (subject === PAUSE) continue;
-        const key = `${policy.id}\n${refKey(subject)}`;
-        if (done.has(key)) continue;
-        done.add(key);
-        if (!(await perform({ policy, subject, own: written.has(refKey(subject)) }))) {
-          unfinished = true;
-          unchecked += 1;
-          continue search;
         }
       }
     }
+    const concerned = changes.map(change => concernedBy(policies, change.ref.kind, stage).affected);
+    const ordered = concerned.length === 1 ? (concerned[0] ?? []) : inOrder(policies, new Set(concerned.flat()));
+    for (const policy of ordered) {
+      for (const [index, change] of changes.entries()) {
+        if (concerned[index]?.includes(policy) !== true) continue;
+        let given = false;
+        for (const subject of policy.affected(change, { before, after })) {
+          if (!(yield PAUSE)) {
+            unfinished = true;
+            unchecked += 1;
+            return;
+          }
+          if (subject === PAUSE) continue;
+          const key = `${policy.id}\n${refKey(subject)}`;
+          if (done.has(key)) continue;
+          done.add(key);
+          if (yield* perform({ policy, subject, own: written.has(refKey(subject)) })) continue;
+          unfinished = true;
+          unchecked += 1;
+          given = true;
+          break;
+        }
+        if (given) break;
+      }
+    }
+  }
+
+  const work = search();
+  for (let step = work.next(); step.done !== true; ) {
+    const going = time.tick();
+    step = work.next(typeof going === 'boolean' ? going : await going);
   }
   findings.sort((a, b) => compareActions(b.action, a.action));
   return { findings, skipped: [...skipped], unfinished, unchecked, expired: [...expired] };
@@ -261,7 +268,8 @@ function strength(policy: Policy, report: Report): Action {
 }
 
 /** What can deny is looked at first: the time may not suffice for all. */
-function inOrder(policies: readonly Policy[]): readonly Policy[] {
+function inOrder(policies: readonly Policy[], concerned: ReadonlySet<Policy>): readonly Policy[] {
   const denies = (policy: Policy) => Object.values(policy.findings).some(({ action }) => action === 'deny');
-  return [...policies.filter(denies), ...policies.filter(policy => !denies(policy))];
+  const those = policies.filter(policy => concerned.has(policy));
+  return [...those.filter(denies), ...those.filter(policy => !denies(policy))];
 }

@@ -16,7 +16,7 @@ function ownedServices(extra: Partial<Report> = {}): Policy {
     id: 'owned-services',
     title: 'Services have an owner',
     subjects: ['Service'],
-    reads: ['Namespace'],
+    reads: ['Namespace', 'Pod'],
     findings: {
       unowned: { action: 'deny', seen: ['validate', 'files', 'audit'], doc: 'nobody owns it' },
       promised: { action: 'warn', seen: ['validate', 'files', 'audit'], doc: 'an owner is promised' },
