@@ -12,12 +12,14 @@ import { type AdmissionRequest, reviewSchema } from './request.ts';
 
 export type Webhook = 'mutate' | 'validate';
 
+export type Observe = (request: AdmissionRequest, judged: Judged) => void;
+
 export interface Answering {
   readonly guard: () => Guard;
   readonly logs: Logs;
   readonly metrics: Metrics;
   /** Told of every verdict, after the answer was made; may not throw. */
-  readonly observe?: (request: AdmissionRequest, judged: Judged) => void;
+  readonly observe?: Observe;
 }
 
 export interface Arrival {

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Logs } from '../telemetry/logs.ts';
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
+import type { Observe } from './answer.ts';
 import type { Guard } from './judge.ts';
 import { createServer, type Patience } from './server.ts';
 import { type CertificateSource, leafOf, type Pair } from './tls.ts';
@@ -20,6 +21,10 @@ export interface ServeOptions {
   readonly health?: { readonly host?: string; readonly port?: number };
   /** Whether the Mesh is known. Default: always. */
   readonly ready?: () => boolean;
+  /** What `/readyz` says beside its answer, a line each. Default: nothing. */
+  readonly doubts?: () => readonly string[];
+  /** Told of every verdict, after the answer was made; may not throw. */
+  readonly observe?: Observe;
   readonly patience?: Partial<Patience>;
   /**
    * Milliseconds in which `close` still takes reviews, until every API server has seen that we go. 0 where none of them is
@@ -54,6 +59,8 @@ export async function startServing(options: ServeOptions): Promise<Serving> {
     ready,
     logs,
     metrics,
+    ...(options.doubts === undefined ? {} : { doubts: options.doubts }),
+    ...(options.observe === undefined ? {} : { observe: options.observe }),
     ...(options.patience === undefined ? {} : { patience: options.patience }),
   });
   metrics.certificate(leafOf(certificate.pair).validToDate);

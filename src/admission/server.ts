@@ -43,6 +43,8 @@ export interface ServerOptions extends Answering {
   readonly tls: Pair;
   /** Whether `/readyz` may say yes. */
   readonly ready: () => boolean;
+  /** What `/readyz` says beside its answer, a line each. */
+  readonly doubts?: () => readonly string[];
   readonly patience?: Partial<Patience>;
 }
 
@@ -149,14 +151,18 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
   app.post('/mutate', route('mutate'));
 }
 
-function healthRoutes(app: FastifyInstance, { ready }: ServerOptions, lifecycle: Lifecycle): void {
+function healthRoutes(app: FastifyInstance, { ready, doubts = () => [] }: ServerOptions, lifecycle: Lifecycle): void {
   app.get('/healthz', (_request, reply) => {
     say(reply, 200, 'ok\n');
   });
   app.get('/readyz', (_request, reply) => {
+    const more = () =>
+      doubts()
+        .map(line => `${line}\n`)
+        .join('');
     if (lifecycle.draining) say(reply, 503, 'shutting down\n');
-    else if (ready()) say(reply, 200, 'ok\n');
-    else say(reply, 503, 'the mesh is not known yet\n');
+    else if (ready()) say(reply, 200, `ok\n${more()}`);
+    else say(reply, 503, `the mesh is not known yet\n${more()}`);
   });
 }
 

@@ -27,6 +27,8 @@ export interface Live {
   readonly client: KubeClient;
   readonly parts: Pick<Guard, 'mesh' | 'evidence'>;
   readonly events?: Events;
+  /** Resolves once every kind was listed once, or is known to be absent or forbidden. */
+  readonly first: Promise<void>;
   ready(): boolean;
   /** One line a kind that is not in sync, for `/readyz`. */
   doubts(): readonly string[];
@@ -84,6 +86,7 @@ export async function followCluster(options: LiveOptions): Promise<Live> {
     client,
     parts: { mesh: source.store, evidence: createEvidence(source) },
     ...(events === undefined ? {} : { events }),
+    first: source.first,
     ready: () => synced || Date.now() - started > READY_AT_THE_LATEST,
     doubts: () =>
       source

@@ -11,6 +11,15 @@ import type { Base } from '../mesh/overlay.ts';
 import { InputError, readMesh, STDIN } from '../mesh/sources/files.ts';
 import { createLogs, LOG_LEVELS, type Logs } from '../telemetry/logs.ts';
 import { type Call, callOf, UsageError } from './arguments.ts';
+import {
+  CLUSTER_HELP,
+  CLUSTER_OPTIONS,
+  type ClusterSource,
+  clusterOf,
+  type Guarded,
+  guardCluster,
+  unguarded,
+} from './cluster.ts';
 import { configFrom } from './config.ts';
 import { followFile } from './follow.ts';
 import { packageRoot } from './root.ts';
@@ -18,13 +27,14 @@ import { print } from './terminal.ts';
 
 const HELP = `waywarden serve: the admission webhook
 
-Usage: waywarden serve (--example | --state PATH...) [--config FILE] [--mode enforce|audit]
+Usage: waywarden serve (--example | --state PATH... | --cluster) [--config FILE] [--mode enforce|audit]
                        [--host HOST] [--port PORT] [--health-port PORT]
                        [--tls-cert FILE --tls-key FILE] [--certs FOLDER] [--log-level LEVEL]
 
 Which mesh it guards:
   --example            the example mesh that comes with Waywarden (examples/mesh.yaml): to try it
   --state PATH         a mesh from files: the output of kubectl get -o yaml, a directory; may be given more than once
+  --cluster            a live cluster, followed: what the chart runs
 
   --config FILE        waywarden.yaml; read again when it changes, and a broken one is not taken
   --mode MODE          enforce, or audit: nothing is denied, every denial becomes a warning. Goes before the file's
@@ -36,14 +46,23 @@ Which mesh it guards:
   --certs FOLDER       this folder (certs)
   --log-level LEVEL    ${LOG_LEVELS.join(', ')}
 
+With --cluster, where certificates come from a Secret that the replicas share unless there are files:
+${CLUSTER_HELP}
+  --events             verdicts that nobody would see become Events
+  --service-address HOST:PORT        where the Service is reached, where its name does not resolve
+  --ca-lifetime, --leaf-lifetime, --ca-overlap DURATION   1825d, 90d and 1h
+
 Examples:
   waywarden serve --example                            then paste the curl line that it prints
   waywarden serve --state cluster.yaml --config waywarden.yaml --mode audit
+  waywarden serve --cluster --kubeconfig dev.yaml --tls-cert tls.crt --tls-key tls.key
 `;
 
 const OPTIONS = {
   example: { type: 'boolean' },
   state: { type: 'string', multiple: true },
+  cluster: { type: 'boolean' },
+  ...CLUSTER_OPTIONS,
   config: { type: 'string' },
   mode: { type: 'string' },
   host: { type: 'string' },
@@ -58,25 +77,34 @@ const OPTIONS = {
 /** The mesh of the example, and the review that the printed curl line sends. */
 const EXAMPLE = { mesh: 'examples/mesh.yaml', review: 'examples/review.json' };
 
-/** Where the Mesh comes from. A live cluster will be a third. */
-type Source = { readonly kind: 'example' } | { readonly kind: 'state'; readonly paths: readonly string[] };
+type FileSource = { readonly kind: 'example' } | { readonly kind: 'state'; readonly paths: readonly string[] };
+
+/** Where the Mesh comes from. */
+type Source = FileSource | ClusterSource;
 
 function sourceOf(call: Call): Source {
   const paths = call.texts('state');
+  if (call.flag('cluster')) {
+    if (call.flag('example') || paths.length > 0)
+      throw new UsageError('--cluster is a mesh of its own: give it, --example or --state, one of them');
+    return clusterOf(call, certificateFilesOf(call));
+  }
+  const stray = Object.keys(CLUSTER_OPTIONS).find(option => call.flag(option));
+  if (stray !== undefined) throw new UsageError(`--${stray} goes with --cluster; see waywarden serve --help`);
   if (call.flag('example')) {
     if (paths.length > 0) throw new UsageError('--example is a mesh of its own: give it or --state, not both');
     return { kind: 'example' };
   }
   if (paths.length === 0) {
     throw new UsageError(
-      'serve does not know which mesh to guard: give --state PATH (files), or --example to try it; see waywarden serve --help',
+      'serve does not know which mesh to guard: give --cluster, --state PATH (files), or --example to try it; see waywarden serve --help',
     );
   }
   if (paths.filter(path => path === STDIN).length > 1) throw new UsageError('standard input (-) can be read once only');
   return { kind: 'state', paths };
 }
 
-function meshOf(source: Source, declared: Declared): Base {
+function meshOf(source: FileSource, declared: Declared): Base {
   return readMesh(source.kind === 'example' ? [join(packageRoot(), EXAMPLE.mesh)] : source.paths, declared);
 }
 
@@ -89,15 +117,20 @@ function portOf(call: Call, option: string, otherwise: number): number {
   return port;
 }
 
-async function certificateOf(call: Call): Promise<CertificateSource> {
+function certificateFilesOf(call: Call): { readonly cert: string; readonly key: string } | undefined {
   const cert = call.text('tls-cert');
   const key = call.text('tls-key');
   if ((cert === undefined) !== (key === undefined)) {
     throw new UsageError('--tls-cert and --tls-key belong together: give both, or neither for a local CA');
   }
-  if (cert === undefined || key === undefined) return localCertificate(call.text('certs') ?? 'certs');
+  return cert === undefined || key === undefined ? undefined : { cert, key };
+}
+
+async function certificateOf(call: Call): Promise<CertificateSource> {
+  const files = certificateFilesOf(call);
+  if (files === undefined) return localCertificate(call.text('certs') ?? 'certs');
   try {
-    return await certificateFiles(cert, key);
+    return await certificateFiles(files.cert, files.key);
   } catch (error) {
     throw new InputError(`the certificate cannot be used: ${error instanceof Error ? error.message : String(error)}`);
   }
@@ -130,6 +163,30 @@ Try a policy that Istio accepts and that nothing enforces:
 
 Ctrl-C ends it.
 `;
+}
+
+function greeting(source: Source, serving: Serving): string {
+  if (source.kind === 'example') return exampleText(serving);
+  const mesh = source.kind === 'cluster' ? 'a cluster' : `the mesh of ${source.paths.join(', ')}`;
+  return `waywarden guards ${mesh}: https on port ${serving.port}, health on ${serving.healthPort}\n`;
+}
+
+/** Files as the Mesh of `serve`. */
+async function guardFiles(source: FileSource, config: Config, call: Call): Promise<Omit<Guarded, 'server'>> {
+  let mesh = meshOf(source, config.declared);
+  let { declared } = config;
+  return {
+    certificate: await certificateOf(call),
+    parts: () => ({ mesh }),
+    // nobody but us stands in front of files: no API server has to learn that we go
+    options: { linger: 0 },
+    take(next) {
+      if (JSON.stringify(next.declared) === JSON.stringify(declared)) return;
+      declared = next.declared;
+      mesh = meshOf(source, declared);
+    },
+    stop() {},
+  };
 }
 
 function withMode(settings: Settings, mode: Settings['mode'] | undefined): Settings {
@@ -168,42 +225,39 @@ export async function run(words: readonly string[]): Promise<number> {
   const configFile = call.text('config');
 
   const config = await configFrom(configFile);
-  let mesh = meshOf(source, config.declared);
-  let declared = config.declared;
-  let settings = withMode(config.settings, mode);
-  const certificate = await certificateOf(call);
   const logs = createLogs({ level });
+  const settle = (next: Settings) =>
+    source.kind === 'cluster' ? unguarded(withMode(next, mode), source) : withMode(next, mode);
+  let settings = settle(config.settings);
+  const guarded =
+    source.kind === 'cluster' ? await guardCluster(source, config, logs) : await guardFiles(source, config, call);
   const serving = await listening(() =>
     startServing({
-      guard: () => ({ policies, settings, mesh }),
-      certificate,
+      guard: () => ({ policies, settings, ...guarded.parts() }),
+      certificate: guarded.certificate,
       logs,
       listen: { ...listen, ...address },
       health: { ...health, ...address },
-      // nobody but us stands in front of files: no API server has to learn that we go
-      linger: 0,
+      ...guarded.options,
     }),
-  );
+  ).catch((error: unknown) => {
+    guarded.stop();
+    throw error;
+  });
   const unfollow =
     configFile === undefined
       ? () => {}
       : followConfig(configFile, logs, next => {
-          settings = withMode(next.settings, mode);
-          if (JSON.stringify(next.declared) !== JSON.stringify(declared)) {
-            declared = next.declared;
-            mesh = meshOf(source, declared);
-          }
+          settings = settle(next.settings);
+          guarded.take(next);
         });
-  process.stderr.write(
-    source.kind === 'example'
-      ? exampleText(serving)
-      : `waywarden guards the mesh of ${source.paths.join(', ')}: https on port ${serving.port}, health on ${serving.healthPort}\n`,
-  );
+  process.stderr.write(greeting(source, serving));
   await new Promise<void>(resolve => {
     process.once('SIGTERM', () => resolve());
     process.once('SIGINT', () => resolve());
   });
   unfollow();
   await serving.close();
+  guarded.stop();
   return 0;
 }

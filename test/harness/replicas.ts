@@ -16,9 +16,9 @@ export interface Replicas {
   stop(): Promise<void>;
 }
 
-/** Several `waywarden serve` behind one balancer, started at the same moment. */
-export async function startReplicas(count: number, options: ServeOptions): Promise<Replicas> {
-  const balancer = await startBalancer();
+/** Several `waywarden serve` behind one balancer, started at the same moment. It ends with them, also where it was there before. */
+export async function startReplicas(count: number, options: ServeOptions, before?: Balancer): Promise<Replicas> {
+  const balancer = before ?? (await startBalancer());
   let all: Serving[] = [];
   const route = () => balancer.use(all.map(each => each.ports.https));
 
