@@ -1,6 +1,7 @@
 // Every policy. To add one: a folder, and a line here.
 import type { Policy } from '../src/engine/policy.ts';
 import { backendTlsPolicyPolicy } from './backend-tls-policy/policy.ts';
+import { controlPlaneSettings } from './control-plane-settings/policy.ts';
 import { crdBundle } from './crd-bundle/policy.ts';
 import { dataplaneModeConflict } from './dataplane-mode-conflict/policy.ts';
 import { dryRunSkew } from './dry-run-skew/policy.ts';
@@ -18,6 +19,7 @@ import { waypointBinding } from './waypoint-binding/policy.ts';
 
 export const policies: readonly Policy[] = [
   backendTlsPolicyPolicy,
+  controlPlaneSettings,
   crdBundle,
   dataplaneModeConflict,
   dryRunSkew,

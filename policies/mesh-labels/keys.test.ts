@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { distance } from './distance.ts';
+import { distance } from '../../src/kube/distance.ts';
 import { isLabelValue, isMistaken, knowledgeOf } from './keys.ts';
 import { LABELS } from './labels.gen.ts';
 import { readLabels } from './schema.ts';

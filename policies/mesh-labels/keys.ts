@@ -1,6 +1,7 @@
 // The table of known keys, read once, and what a key that is not in it may have been meant to be.
+
+import { distance } from '../../src/kube/distance.ts';
 import { parseBool } from '../../src/mesh/releases.ts';
-import { distance } from './distance.ts';
 import { LABELS } from './labels.gen.ts';
 
 /** One key: labels.yaml says what the fields mean. */

@@ -1,0 +1,226 @@
+// What istiod does not see at all: kinds that it is told to ignore, namespaces that its discovery selectors leave out.
+import type { CheckContext, Report } from '../../src/engine/policy.ts';
+import { type GroupKind, type ObjectRef, refKey, splitGroupKind } from '../../src/kube/kind.ts';
+import { pointer } from '../../src/kube/patch.ts';
+import { DATAPLANE_MODE } from '../../src/mesh/enrolment.ts';
+import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import { templatePath, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { isKind, KINDS, type Kind } from '../../src/mesh/kinds.ts';
+import type { Mesh } from '../../src/mesh/mesh.ts';
+import {
+  atLeast,
+  type ControlPlane,
+  controlPlanes,
+  discovers,
+  ownersOf,
+  ownsRevision,
+} from '../../src/mesh/releases.ts';
+
+export type ReachId = 'resources-ignored' | 'outside-discovery';
+
+const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
+
+export const SECURITY_KINDS = [
+  'AuthorizationPolicy.security.istio.io',
+  'PeerAuthentication.security.istio.io',
+  'RequestAuthentication.security.istio.io',
+] as const satisfies readonly Kind[];
+
+/** Other kinds that istiod reads from the namespaces that it watches. */
+export const CONFIG_KINDS = [
+  'VirtualService.networking.istio.io',
+  'DestinationRule.networking.istio.io',
+  'ServiceEntry.networking.istio.io',
+  'WorkloadEntry.networking.istio.io',
+  'Gateway.networking.istio.io',
+  'Sidecar.networking.istio.io',
+  'EnvoyFilter.networking.istio.io',
+  'Telemetry.telemetry.istio.io',
+  'WasmPlugin.extensions.istio.io',
+  'TrafficExtension.extensions.istio.io',
+  'BackendTLSPolicy.gateway.networking.k8s.io',
+  'HTTPRoute.gateway.networking.k8s.io',
+  'GRPCRoute.gateway.networking.k8s.io',
+  'TCPRoute.gateway.networking.k8s.io',
+  'TLSRoute.gateway.networking.k8s.io',
+  GATEWAY,
+] as const satisfies readonly Kind[];
+
+const SECURITY: ReadonlySet<GroupKind> = new Set(SECURITY_KINDS);
+const CONFIG: ReadonlySet<GroupKind> = new Set([...SECURITY_KINDS, ...CONFIG_KINDS]);
+const IGNORE = 'PILOT_IGNORE_RESOURCES';
+const INCLUDE = 'PILOT_INCLUDE_RESOURCES';
+
+const items = (value: string | undefined) => (value ?? '').split(',').map(item => item.trim());
+
+/** How one item of the lists selects CRDs by name: `*.` makes a suffix of what follows, without regard to dots (crdwatcher.go). */
+function hits(item: string, crd: string): boolean {
+  return item.startsWith('*.') ? crd.endsWith(item.slice(2)) : crd === item;
+}
+
+/** Whether a control plane ignores a CRD; false before 1.29, where nothing reads the variables. */
+function ignores({ env, release }: Pick<ControlPlane, 'env' | 'release'>, crd: string): boolean | 'unknown' {
+  const value = env[IGNORE];
+  if (value === undefined || value === '') return false;
+  const read = atLeast(release, '1.29');
+  if (read === false) return false;
+  const out = items(value).some(item => hits(item, crd)) && !items(env[INCLUDE]).some(item => hits(item, crd));
+  return out && read === undefined ? 'unknown' : out;
+}
+
+function crdOf(kind: Kind): string {
+  return `${KINDS[kind].plural}.${splitGroupKind(kind).group}`;
+}
+
+/** CRDs that istiod may be told to ignore, with their kinds. */
+const CRDS: readonly { readonly kind: Kind; readonly crd: string }[] = [...CONFIG].flatMap(kind =>
+  isKind(kind) ? [{ kind, crd: crdOf(kind) }] : [],
+);
+
+/** Whether an object, or the pods that it makes, names a waypoint. */
+export function namesWaypoint(object: Meta): boolean {
+  const label = 'istio.io/use-waypoint';
+  return object.labels[label] !== undefined || (object as Partial<Workload>).template?.labels[label] !== undefined;
+}
+
+function isUsed(mesh: Mesh, kind: Kind): ObjectRef | undefined {
+  for (const object of mesh.list(kind)) {
+    if (kind !== GATEWAY) return ref(object);
+    for (const user of mesh.referring(refKey(object))) if (namesWaypoint(user)) return ref(object);
+  }
+  return undefined;
+}
+
+/** An item that selects no CRD: a kind, `group/Kind`, `*` alone. */
+const selectsNothing = (item: string) =>
+  item !== '' && !item.startsWith('*.') && !/^[a-z0-9]+\.[a-z0-9.-]+$/.test(item);
+
+export function* onIstiod(istiod: Workload, { mesh }: CheckContext<unknown>): Iterable<Report<ReachId>> {
+  const plane = mesh.fact(controlPlanes).find(({ deployment }) => deployment === istiod);
+  if (plane === undefined || (plane.env[IGNORE] ?? plane.env[INCLUDE] ?? '') === '') return;
+  const path = pointer(...templatePath(istiod.kind), 'spec', 'containers');
+  if ((plane.env[IGNORE] ?? '') === '') {
+    yield {
+      finding: 'resources-ignored',
+      key: INCLUDE,
+      effect: `${INCLUDE} alone does nothing: it only rescues what ${IGNORE} hits`,
+      fix: `set ${IGNORE} too, or remove ${INCLUDE}`,
+      evidence: [],
+      path,
+    };
+    return;
+  }
+  for (const item of new Set([...items(plane.env[IGNORE]), ...items(plane.env[INCLUDE])])) {
+    if (!selectsNothing(item)) continue;
+    yield {
+      finding: 'resources-ignored',
+      key: `item ${item}`,
+      effect: `"${item}" in ${IGNORE} or ${INCLUDE} names no CRD: it selects nothing`,
+      fix: 'write the name of a CRD, such as wasmplugins.extensions.istio.io, or a suffix after *.',
+      evidence: [],
+      path,
+    };
+  }
+  // where another istiod reads a kind, this one is told to leave it to that
+  const planes = mesh.fact(controlPlanes);
+  const ignored = CRDS.filter(({ crd }) => planes.every(one => ignores(one, crd) !== false));
+  for (const { kind, crd } of ignored) {
+    const matters = SECURITY.has(kind) || kind === GATEWAY;
+    const used = matters ? isUsed(mesh, kind) : undefined;
+    if (!matters && ignored.some(other => SECURITY.has(other.kind))) continue;
+    yield {
+      finding: 'resources-ignored',
+      key: crd,
+      effect: matters
+        ? `istiod ignores every ${splitGroupKind(kind).kind}${kind === GATEWAY ? ': no waypoint is bound' : ', so that none is enforced'}`
+        : `istiod ignores every ${splitGroupKind(kind).kind}`,
+      fix: `take ${crd} out of ${IGNORE}, or name it in ${INCLUDE}`,
+      evidence: used === undefined ? [] : [used],
+      action: used === undefined ? 'warn' : 'deny',
+      certain: ignores(plane, crd) === true,
+      path,
+    };
+  }
+}
+
+/** A security object of a kind that the control planes are told to ignore. */
+export function* onIgnored(subject: Meta, { mesh }: CheckContext<unknown>): Iterable<Report<ReachId>> {
+  if (!SECURITY.has(subject.kind) || !isKind(subject.kind)) return;
+  const crd = crdOf(subject.kind);
+  const owners = ownersOf(mesh, subject);
+  const ignoring = owners.filter(plane => ignores(plane, crd) !== false);
+  const [first] = ignoring;
+  // where another istiod reads it, that one enforces it: an istiod that runs gateways alone is told to ignore the rest
+  if (first === undefined || ignoring.length < owners.length) return;
+  yield {
+    finding: 'resources-ignored',
+    key: crd,
+    effect: `istiod is told to ignore every ${splitGroupKind(subject.kind).kind}: this one is not enforced`,
+    fix: `take ${crd} out of ${IGNORE} of istiod, or name it in ${INCLUDE}`,
+    evidence: first.deployment === undefined ? [] : [ref(first.deployment)],
+    because: `${IGNORE}=${first.env[IGNORE]}`,
+    action: 'deny',
+    certain: owners.every(plane => ignores(plane, crd) === true),
+  };
+}
+
+const MESH_LABELS = [DATAPLANE_MODE, 'istio-injection', 'istio.io/rev', 'istio.io/use-waypoint'] as const;
+
+/** How a namespace asks to be in the mesh, as label and value; undefined where it does not. */
+export function asksForMesh(labels: Meta['labels']): string | undefined {
+  const label = MESH_LABELS.find(key => {
+    const value = labels[key];
+    return value !== undefined && value !== 'none' && value !== 'disabled' && value !== '';
+  });
+  return label === undefined ? undefined : `${label}: ${labels[label]}`;
+}
+
+export function* onDiscovery(subject: Meta, { mesh }: CheckContext<unknown>): Iterable<Report<ReachId>> {
+  const isNamespace = subject.kind === 'Namespace';
+  if (!isNamespace && !CONFIG.has(subject.kind)) return;
+  const name = isNamespace ? subject.name : subject.namespace;
+  const namespace = mesh.get('Namespace', '', name);
+  const asked = namespace === undefined ? undefined : asksForMesh(namespace.labels);
+  if (asked === undefined) return;
+  const planes = mesh.fact(controlPlanes).filter(plane => isNamespace || ownsRevision(plane, subject));
+  const [first] = planes;
+  if (first === undefined || !planes.every(plane => discovers(mesh, plane, name) === false)) return;
+  const { kind } = splitGroupKind(subject.kind);
+  yield {
+    finding: 'outside-discovery',
+    key: 'discoverySelectors',
+    effect: isNamespace
+      ? `it asks to be in the mesh (${asked}) and no istiod watches it: its pods and policies are unknown to the mesh`
+      : `no istiod watches namespace ${name}: this ${kind} is ignored without a status`,
+    fix: `label the namespace as discoverySelectors of MeshConfig ask, or add a selector for it`,
+    evidence: [
+      ...(isNamespace ? [] : [{ kind: 'Namespace', namespace: '', name }]),
+      {
+        kind: 'ConfigMap',
+        namespace: first.namespace,
+        name: first.revision === 'default' ? 'istio' : `istio-${first.revision}`,
+      },
+    ],
+    because: asked,
+    action: SECURITY.has(subject.kind) ? 'deny' : 'warn',
+  };
+}
+
+/** Namespaces that ask to be in the mesh and are watched in one Mesh and not in the other. */
+export function watchedElsewhere(before: Mesh, after: Mesh, namespace: Meta): boolean {
+  const watched = (mesh: Mesh) =>
+    mesh
+      .fact(controlPlanes)
+      .map(plane => String(discovers(mesh, plane, namespace.name)))
+      .join();
+  return asksForMesh(namespace.labels) !== undefined && watched(before) !== watched(after);
+}
+
+/** What `resources-ignored` rests on: equal where nothing of it has changed. */
+export function reachOf(mesh: Mesh): string {
+  return mesh
+    .fact(controlPlanes)
+    .map(({ env, release, revision }) => [revision, release?.text, env[IGNORE], env[INCLUDE]].join('\n'))
+    .join('\n\n');
+}
