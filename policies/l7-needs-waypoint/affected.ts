@@ -207,8 +207,9 @@ export function* affected(change: Change, context: ChangeContext): Named {
     for (const state of states) backends(state as Route, namespaces);
     yield* policiesIn(after, namespaces);
   } else if (ref.kind === AUTHORIZATION_POLICY) {
-    // what one ALLOW policy lets in is not closed by another, and it may stand in for others across a waypoint
-    if (!states.some(state => (state as AuthorizationPolicy).action === 'ALLOW')) return;
+    // what one ALLOW policy lets in is not closed by another, also across a waypoint; two CUSTOM ones may ask two providers
+    const counts = new Set(['ALLOW', 'CUSTOM']);
+    if (!states.some(state => counts.has((state as AuthorizationPolicy).action))) return;
     if (roots(context).includes(ref.namespace)) yield* policiesIn(after);
     else yield* ofNamespace(ref.namespace, context);
   }

@@ -14,7 +14,12 @@ import { closes, hasHttp, httpAttributes, type JudgedPort, opens, tcpPorts } fro
 import { listed } from './ztunnel.ts';
 
 /** The other policies that a waypoint applies to a Service: by its target, the waypoint, or the class of all waypoints. */
-function* appliedTo(mesh: Mesh, owners: Owners, service: ObjectRef, gateway: ObjectRef): Iterable<AuthorizationPolicy> {
+export function* appliedTo(
+  mesh: Mesh,
+  owners: Owners,
+  service: ObjectRef,
+  gateway: ObjectRef,
+): Iterable<AuthorizationPolicy> {
   const roots = mesh.fact(rootNamespaces);
   for (const target of [service, gateway, { kind: GATEWAY_CLASS, namespace: '', name: 'istio-waypoint' }]) {
     // a targetRef is projected with the namespace of its policy

@@ -62,7 +62,12 @@ export const findings = {
   'provider-unknown': {
     action: 'deny',
     seen: SEEN,
-    doc: 'CUSTOM with an extension provider that MeshConfig does not define: every request is refused',
+    doc: 'CUSTOM with an extension provider that MeshConfig does not define: what the rules match is refused',
+  },
+  'several-providers': {
+    action: 'deny',
+    seen: SEEN,
+    doc: 'two CUSTOM policies with different providers at one proxy, which then refuses what they match',
   },
   'trust-domains-dropped': {
     action: 'deny',

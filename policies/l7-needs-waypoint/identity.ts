@@ -2,7 +2,7 @@
 // comes through it (I§1b; istio.io's migration pages know the outage).
 import { PAUSE } from '../../src/engine/policy.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
-import { matchesLabels, type StringMap } from '../../src/kube/labels.ts';
+import type { StringMap } from '../../src/kube/labels.ts';
 import { enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import type { Gateway } from '../../src/mesh/kinds/gateways.ts';
 import {
@@ -19,6 +19,7 @@ import { flag, ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
 import { waypointOf } from '../../src/mesh/waypoints.ts';
 import { ref, type Search } from './findings.ts';
 import { isDryRun, type Owners } from './owners.ts';
+import { bothLabels, selectsWorkload } from './providers.ts';
 import { hasL7 } from './ztunnel.ts';
 
 /** Who a waypoint is for the policies behind it. */
@@ -108,10 +109,7 @@ function admittedByOthers(
     for (const other of mesh.list(AUTHORIZATION_POLICY, namespace)) {
       if (other.action !== 'ALLOW' || (other.name === self.name && other.namespace === self.namespace)) continue;
       if (other.targets.length > 0 || isDryRun(other)) continue;
-      if (other.selector !== undefined) {
-        const { matchLabels } = other.selector;
-        if (matchLabels === undefined || !matchesLabels(matchLabels, workload.template.labels)) continue;
-      }
+      if (!selectsWorkload(other, workload.template.labels)) continue;
       if (owners.ambient.length > 0 && !owners.ambient.some(plane => ownsRevision(plane, other))) continue;
       if (other.rules.some(rule => ruleAdmits(rule, who, other.namespace))) return true;
     }
@@ -119,20 +117,9 @@ function admittedByOthers(
   return false;
 }
 
-/** Labels that both a Service and a policy want; undefined where they contradict. */
-function both(a: StringMap, b: StringMap | undefined): StringMap | undefined {
-  const merged = Object.assign(Object.create(null) as Record<string, string>, a);
-  for (const key in b) {
-    const value = b[key] ?? '';
-    if (merged[key] !== undefined && merged[key] !== value) return undefined;
-    merged[key] = value;
-  }
-  return merged;
-}
-
 function behind(mesh: Mesh, service: Service, labels: StringMap | undefined): Workload | undefined {
   if (Object.keys(service.selector).length === 0) return undefined;
-  const wanted = both(service.selector, labels);
+  const wanted = bothLabels(service.selector, labels);
   if (wanted === undefined) return undefined;
   for (const workload of mesh.workloads(wanted, service.namespace)) {
     if (!judgedByOwner(mesh, workload) && enforcerOf(mesh, workload).by === 'ztunnel') return workload;

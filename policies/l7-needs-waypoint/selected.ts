@@ -13,7 +13,7 @@ import { atLeast, flag } from '../../src/mesh/releases.ts';
 import { type Found, ref, type Search } from './findings.ts';
 import { identityRefused, limitsIdentity } from './identity.ts';
 import { isRoot, type Owners } from './owners.ts';
-import { unknownProvider } from './providers.ts';
+import { rivalIn, twoProviders, unknownProvider } from './providers.ts';
 import { type Misreading, misreadings } from './ztunnel.ts';
 
 /** Who enforces at the workloads of one namespace that a policy selects: one example of each. */
@@ -72,6 +72,8 @@ function fixFor({ finding, attributes }: Misreading, namespace: string): string 
   if (finding === 'trust-domains-dropped') {
     return `use principals (TRUST-DOMAIN/ns/NAMESPACE/sa/NAME), or targetRefs to a Service with a waypoint`;
   }
+  if (attributes === 'principals spiffe')
+    return 'write principals without spiffe://: TRUST-DOMAIN/ns/NAMESPACE/sa/NAME';
   if (finding === 'action-not-enforced' && attributes === 'AUDIT') {
     return `use targetRefs to a Service of ${namespace} that has a waypoint`;
   }
@@ -184,6 +186,7 @@ export function* checkSelected(
   let waypoint: ObjectRef | undefined;
   let others = false;
   let provider = false;
+  let rival = false;
   for (const [namespace, selected] of groups) {
     const certain = namespace === policy.namespace || root === 'all';
     others ||= selected.others;
@@ -206,6 +209,13 @@ export function* checkSelected(
       const report = unknownProvider(policy, owners, [ref(selected.envoy)], certain);
       if (report !== undefined) yield report;
       provider = report !== undefined;
+    }
+    if (custom && !rival && selected.envoy !== undefined) {
+      const found = rivalIn(mesh, policy, owners, namespace);
+      const report =
+        found === undefined ? undefined : twoProviders(policy, owners, found.other, ref(found.workload), certain);
+      if (report !== undefined) yield report;
+      rival = report !== undefined;
     }
   }
   if (limits && !empty && mesh.fact(ambient).state !== 'off') {

@@ -18,10 +18,10 @@ import {
   speaksHbone,
   waypointOf,
 } from '../../src/mesh/waypoints.ts';
-import { closedBehindClass, closedBehindGateway, closedPorts } from './closed.ts';
+import { appliedTo, closedBehindClass, closedBehindGateway, closedPorts } from './closed.ts';
 import { type Found, ref, type Search } from './findings.ts';
 import { isRoot, type Owners } from './owners.ts';
-import { unknownProvider } from './providers.ts';
+import { asksAnother, twoProviders, unknownProvider } from './providers.ts';
 
 const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
@@ -372,7 +372,15 @@ function* checkService(
   const waypoint = binding.waypoint === undefined ? [] : [binding.waypoint];
   const provider = unknownProvider(policy, owners, waypoint, true);
   if (provider !== undefined) yield provider;
-  if (binding.gateway !== undefined) yield* closedPorts(mesh, policy, owners, service, binding.gateway);
+  if (binding.gateway !== undefined) {
+    for (const other of policy.action === 'CUSTOM' ? appliedTo(mesh, owners, service, binding.gateway) : []) {
+      const several = asksAnother(policy, other)
+        ? twoProviders(policy, owners, other, ref(binding.gateway), true)
+        : undefined;
+      if (several !== undefined) yield several;
+    }
+    yield* closedPorts(mesh, policy, owners, service, binding.gateway);
+  }
   const ingress = bypassed(mesh, target, index, service);
   if (ingress !== undefined) yield ingress;
 }

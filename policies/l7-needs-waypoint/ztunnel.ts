@@ -44,6 +44,8 @@ interface Part {
   readonly trust: readonly string[];
   /** True where ztunnel has something to match. */
   readonly l4: boolean;
+  /** True where its principals all begin with spiffe://, which no identity does in ztunnel (I§12). */
+  readonly nobody: boolean;
 }
 
 function partOf(match: Match, l4: ReadonlySet<string>, l7: ReadonlySet<string>): Part {
@@ -52,6 +54,7 @@ function partOf(match: Match, l4: ReadonlySet<string>, l7: ReadonlySet<string>):
     l7: keys.filter(key => l7.has(key)),
     trust: keys.filter(key => TRUST_DOMAINS.has(key)),
     l4: keys.some(key => l4.has(key)),
+    nobody: match['principals']?.every(principal => principal.startsWith('spiffe://')) ?? false,
   };
 }
 
@@ -60,9 +63,10 @@ function clausesOf(rule: AuthorizationRule): readonly (readonly Part[])[] {
   const clauses: (readonly Part[])[] = [];
   if (rule.to !== undefined) clauses.push(rule.to.map(match => partOf(match, OPERATION_L4, OPERATION_L7)));
   if (rule.from !== undefined) clauses.push(rule.from.map(match => partOf(match, SOURCE_L4, SOURCE_L7)));
-  for (const { key } of rule.when ?? []) {
+  for (const { key, values } of rule.when ?? []) {
     const l4 = WHEN_L4.has(key);
-    clauses.push([{ l7: l4 ? [] : [key], trust: [], l4 }]);
+    const nobody = key === 'source.principal' && values.length > 0 && values.every(one => one.startsWith('spiffe://'));
+    clauses.push([{ l7: l4 ? [] : [key], trust: [], l4, nobody }]);
   }
   return clauses;
 }
@@ -96,8 +100,25 @@ function requestsOf(rule: AuthorizationRule, attributes: readonly string[]): str
   return `requests that it means by ${listed(attributes)}`;
 }
 
+/** A rule that matches nobody, since every source of it is a principal written with spiffe://. */
+function nobodysRule(
+  clauses: readonly (readonly Part[])[],
+  action: 'ALLOW' | 'DENY',
+  path: string,
+): Misreading | undefined {
+  if (!clauses.some(parts => parts.every(part => part.nobody))) return undefined;
+  return {
+    finding: action === 'DENY' ? 'deny-rule-never-matches' : 'allow-rule-dropped',
+    attributes: 'principals spiffe',
+    effect: `principals that begin with spiffe:// match nobody in ztunnel: this ${action} rule ${action === 'DENY' ? 'refuses nobody' : 'lets nobody in'}`,
+    path,
+  };
+}
+
 function denyRule(rule: AuthorizationRule, index: number): readonly Misreading[] {
   const clauses = clausesOf(rule);
+  const nobody = nobodysRule(clauses, 'DENY', `/spec/rules/${index}`);
+  if (nobody !== undefined) return [nobody];
   const l7 = names(clauses.flat().flatMap(part => part.l7));
   const found: Misreading[] = [];
   const path = `/spec/rules/${index}`;
@@ -143,6 +164,8 @@ function allowRule(rule: AuthorizationRule, index: number, noneLeft: boolean): r
   const clauses = clausesOf(rule);
   const l7 = names(clauses.flat().flatMap(part => part.l7));
   const path = `/spec/rules/${index}`;
+  const nobody = nobodysRule(clauses, 'ALLOW', path);
+  if (nobody !== undefined) return [nobody];
   if (l7.length === 0) return trustDomains(clauses, 'ALLOW', path);
   const consequence = noneLeft ? 'none is left, so it lets nothing in' : 'what only it allows is refused';
   return [
