@@ -4,6 +4,7 @@ import { same } from '../../src/kube/json.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { injectionSettings, nativeByDefault, nativeMode } from '../../src/mesh/injection.ts';
+import type { Namespace } from '../../src/mesh/kinds/cluster.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Kind } from '../../src/mesh/kinds.ts';
 import type { Change, Fact, Mesh } from '../../src/mesh/mesh.ts';
@@ -29,6 +30,11 @@ export const ENGINE_KINDS = [
   ...MUTATOR_KINDS,
 ] as const satisfies readonly Kind[];
 
+/** True for a namespace whose label asks for sidecars; single pods may ask in others too. */
+export function asksForSidecars({ labels }: Namespace): boolean {
+  return labels['istio-injection'] === 'enabled' || labels['istio.io/rev'] !== undefined;
+}
+
 /**
  * False in a cluster that uses ambient mode and nothing else: some namespace is in it and none asks for sidecars. The proxies that
  * are there are waypoints and gateways, which keep them under `containers`.
@@ -37,9 +43,9 @@ export const sidecarsExpected: Fact<boolean> = {
   name: 'sidecarsExpected',
   compute(mesh) {
     let ambient = false;
-    for (const { labels } of mesh.list('Namespace')) {
-      if (labels['istio-injection'] === 'enabled' || labels['istio.io/rev'] !== undefined) return true;
-      ambient ||= labels['istio.io/dataplane-mode'] === 'ambient';
+    for (const namespace of mesh.list('Namespace')) {
+      if (asksForSidecars(namespace)) return true;
+      ambient ||= namespace.labels['istio.io/dataplane-mode'] === 'ambient';
     }
     return !ambient;
   },
@@ -96,6 +102,7 @@ export function* affected(change: Change, context: ChangeContext): Iterable<Obje
   if (ref.kind === 'Namespace') {
     if (same(change.before?.labels, change.after?.labels)) return;
     if (anyRules(after) && before.fact(sidecarsExpected) !== after.fact(sidecarsExpected)) yield* rules(context);
+    for (const kind of ENGINE_KINDS) yield* after.list(kind, ref.name);
     yield* workloads(context, ref.name, tellingIn(context));
     return;
   }

@@ -10,7 +10,7 @@ import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts
 import { isOf, type Kind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, controlPlanes } from '../../src/mesh/releases.ts';
-import { affected, ENGINE_KINDS, MUTATOR_KINDS, sidecarsExpected } from './affected.ts';
+import { affected, asksForSidecars, ENGINE_KINDS, MUTATOR_KINDS, sidecarsExpected } from './affected.ts';
 import { deployments, type PodFinding, settingOf } from './facts.ts';
 import { podReports } from './pods.ts';
 import { counterpartLocation, isBuiltIn, narrowRules, patchesRegularOnly, rulesOf } from './rules.ts';
@@ -108,6 +108,9 @@ function* ruleReports(subject: Specified, { mesh, stage, skipped }: CheckContext
     return;
   }
   if (!mesh.fact(sidecarsExpected)) return;
+  // a namespaced policy holds for its own namespace's pods, which are gateways or nothing where nobody asks for sidecars
+  const home = subject.namespace === '' ? undefined : mesh.get('Namespace', '', subject.namespace);
+  if (home !== undefined && !asksForSidecars(home)) return;
   const native = nativeSomewhere(mesh, planes);
   if (native === undefined) return;
   for (const rule of narrow) {

@@ -104,8 +104,10 @@ const makers: readonly ((random: Random) => Json)[] = [
   }),
   random => ({
     apiVersion: 'kyverno.io/v1',
-    kind: 'ClusterPolicy',
-    metadata: { name: 'rules' },
+    ...random.pick([
+      { kind: 'ClusterPolicy', metadata: { name: 'rules' } },
+      { kind: 'Policy', metadata: { name: 'rules', namespace: random.pick(['shop', 'tools']) } },
+    ]),
     spec: {
       rules: [
         {
