@@ -5,7 +5,7 @@ export default defineConfig({
     include: ['src/**/*.test.ts', 'policies/**/*.test.ts', 'test/**/*.test.ts'],
     // what runs a real API server or a real istiod has a command of its own
     exclude: ['test/e2e/**', 'test/oracle/**', 'node_modules/**'],
-    testTimeout: 30_000,
+    testTimeout: 60_000,
     pool: 'forks',
   },
 });

@@ -121,7 +121,7 @@ test('what the quick reader answers is what the full parser answers', () => {
       // what is JSON is read as JSON
       if (full !== 'refused' && !/^\s*[{[]/.test(text)) expect(outcome(() => documentsOf(text))).toEqual(full);
     }),
-    { numRuns: 20_000 },
+    { numRuns: Number(process.env['RUNS'] ?? 5_000) },
   );
-  expect(quick).toBeGreaterThan(2_000);
+  expect(quick).toBeGreaterThan(500);
 });
