@@ -1,7 +1,7 @@
 // Which kinds the API server asks the guard about, and which of them it must not store unasked. The webhooks' rules in the chart are
 // written from here (scripts/rules.ts); what the guard reads is in kinds.ts.
 import { type GroupKind, splitGroupKind } from '../kube/kind.ts';
-import { isKind, KINDS } from '../mesh/kinds.ts';
+import { FILE_KINDS, isKind, KINDS } from '../mesh/kinds.ts';
 import type { Policy } from './policy.ts';
 
 /** Asked about only where the installer wants it, by an entry of its own. */
@@ -35,7 +35,7 @@ export function mutatedKinds(policies: readonly Policy[]): readonly GroupKind[] 
 }
 
 function isAsked(kind: GroupKind): boolean {
-  return !ON_REQUEST.has(kind) && splitGroupKind(kind).group !== EXEMPT_GROUP;
+  return !ON_REQUEST.has(kind) && !FILE_KINDS.has(kind) && splitGroupKind(kind).group !== EXEMPT_GROUP;
 }
 
 /** True for kinds that nobody may write while no replica answers: where they are not what was written, security or traffic is at stake. */

@@ -1,5 +1,5 @@
 // Which kinds the enabled policies read: what is listed and watched, and what the guard must be allowed to read.
-import { isKind, type Kind } from '../mesh/kinds.ts';
+import { FILE_KINDS, isKind, type Kind } from '../mesh/kinds.ts';
 import type { Policy } from './policy.ts';
 import type { Settings } from './settings.ts';
 
@@ -19,5 +19,8 @@ export function kindsRead(policies: readonly Policy[]): readonly Kind[] {
   // always: which namespaces there are, and which kinds the API server serves
   kinds.add('Namespace');
   kinds.add('CustomResourceDefinition.apiextensions.k8s.io');
-  return [...kinds].filter(isKind).sort();
+  return [...kinds]
+    .filter(isKind)
+    .filter(kind => !FILE_KINDS.has(kind))
+    .sort();
 }

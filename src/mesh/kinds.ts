@@ -41,6 +41,7 @@ import {
   type PodDisruptionBudget,
   podDisruptionBudget,
 } from './kinds/scaling.ts';
+import { type Secret, secret } from './kinds/secrets.ts';
 import {
   type AuthorizationPolicy,
   authorizationPolicy,
@@ -62,6 +63,7 @@ export interface Projections {
   Namespace: Namespace;
   Node: Node;
   ConfigMap: ConfigMap;
+  Secret: Secret;
   'CustomResourceDefinition.apiextensions.k8s.io': CustomResourceDefinition;
   'MutatingWebhookConfiguration.admissionregistration.k8s.io': WebhookConfiguration;
   'ValidatingWebhookConfiguration.admissionregistration.k8s.io': WebhookConfiguration;
@@ -152,6 +154,7 @@ export const KINDS: { readonly [K in Kind]: KindFacts<Projections[K]> } = {
   Namespace: entry('namespaces', 'v1', namespace, 'Cluster'),
   Node: entry('nodes', 'v1', node, 'Cluster'),
   ConfigMap: entry('configmaps', 'v1', configMap),
+  Secret: entry('secrets', 'v1', secret),
   'CustomResourceDefinition.apiextensions.k8s.io': entry(
     'customresourcedefinitions',
     'v1',
@@ -239,6 +242,9 @@ export const KINDS: { readonly [K in Kind]: KindFacts<Projections[K]> } = {
   'AssignImage.mutations.gatekeeper.sh': entry('assignimage', 'v1alpha1', specified, 'Cluster'),
   'ModifySet.mutations.gatekeeper.sh': entry('modifyset', 'v1', specified, 'Cluster'),
 };
+
+/** Kinds that stand in files only: no API server has them, so that nothing of them is watched, asked about or allowed. */
+export const FILE_KINDS: ReadonlySet<GroupKind> = new Set<Kind>(['Values.helm.sh']);
 
 /** True for kinds with a projection of their own. Every other kind is judged by its metadata and version alone. */
 export function isKind(kind: GroupKind): kind is Kind {

@@ -1,17 +1,19 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { controlPlaneSettings } from '../../policies/control-plane-settings/policy.ts';
+import { readSettings } from '../../policies/control-plane-settings/schema.ts';
+import { SETTINGS } from '../../policies/control-plane-settings/settings.gen.ts';
+import { closingHub, envRow, likelyEnv, likelyMeshKey } from '../../policies/control-plane-settings/table.ts';
+import { CHART_NAMES, VALUES_PATH, valuesManifest } from '../../policies/control-plane-settings/values.ts';
 import { difference } from '../../src/engine/difference.ts';
 import { DEFAULT_SETTINGS } from '../../src/engine/settings.ts';
 import { resolve } from '../../src/kube/patch.ts';
 import { identify, project } from '../../src/mesh/kinds.ts';
 import { createStore } from '../../src/mesh/store.ts';
-import { controlPlaneSettings } from './policy.ts';
-import { readSettings } from './schema.ts';
-import { SETTINGS } from './settings.gen.ts';
-import { closingHub, envRow, likelyEnv, likelyMeshKey } from './table.ts';
-import { CHART_NAMES, VALUES_PATH, valuesManifest } from './values.ts';
 
-const table = readSettings(readFileSync(new URL('settings.yaml', import.meta.url), 'utf8'));
+const table = readSettings(
+  readFileSync(new URL('../../policies/control-plane-settings/settings.yaml', import.meta.url), 'utf8'),
+);
 
 describe('the table of settings', () => {
   test('is what settings.gen.ts was made of', () => expect(SETTINGS).toEqual(table));

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { isLabelValue, isMistaken, knowledgeOf } from '../../policies/mesh-labels/keys.ts';
+import { LABELS } from '../../policies/mesh-labels/labels.gen.ts';
+import { readLabels } from '../../policies/mesh-labels/schema.ts';
 import { distance } from '../../src/kube/distance.ts';
-import { isLabelValue, isMistaken, knowledgeOf } from './keys.ts';
-import { LABELS } from './labels.gen.ts';
-import { readLabels } from './schema.ts';
 
-const table = readLabels(readFileSync(new URL('labels.yaml', import.meta.url), 'utf8'));
+const table = readLabels(readFileSync(new URL('../../policies/mesh-labels/labels.yaml', import.meta.url), 'utf8'));
 
 describe('the table of keys', () => {
   test('is what labels.gen.ts was made of', () => expect(LABELS).toEqual(table));
