@@ -1,0 +1,149 @@
+// What goes out from the pods that a policy selects.
+import { PAUSE } from '../../src/engine/policy.ts';
+import { refKey } from '../../src/kube/kind.ts';
+import { enforcerOf } from '../../src/mesh/enrolment.ts';
+import type { NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule } from '../../src/mesh/kinds/network.ts';
+import type { Workload } from '../../src/mesh/kinds/workloads.ts';
+import type { Mesh } from '../../src/mesh/mesh.ts';
+import { admits, podEnd, policiesIn, selectsAll } from '../../src/mesh/networkpolicy.ts';
+import type { Found } from './ingress.ts';
+import { enforcerAt, isEveryPod, keyOf, membershipOf, podsOf, ref } from './peers.ts';
+import { applicationRules, HBONE, hboneGrants, type Selected, serves, waypointBefore, waypointEnd } from './pods.ts';
+
+/** A destination that a policy lets its pods call, and that HBONE does not get to. */
+function* cutOff(
+  policy: NetworkPolicy,
+  pod: Selected,
+  mesh: Mesh,
+  target: Workload,
+  key: string,
+  about: NetworkPolicyRule,
+): Found {
+  const enforcer = enforcerAt(enforcerOf(mesh, target));
+  if (enforcer.by !== 'ztunnel') return;
+  const waypoint = waypointBefore(mesh, target);
+  const other = waypoint === undefined ? podEnd(mesh, target) : waypointEnd(mesh, waypoint.gateway);
+  const answer = admits(policiesIn(mesh, policy.namespace), { direction: 'egress', pod: pod.end, other, ...HBONE });
+  if (answer !== 'no') return;
+  const certain = pod.certain && enforcer.certain;
+  if (waypoint !== undefined) {
+    const { namespace, name } = waypoint.gateway;
+    yield {
+      finding: 'waypoint-blocked',
+      key: `egress ${refKey(waypoint.gateway)}`,
+      effect: `it keeps its pods from waypoint ${namespace}/${name}, through which they reach ${target.name}`,
+      fix: `let them out to pods with gateway.networking.k8s.io/gateway-name: ${name}${namespace === policy.namespace ? '' : ` of namespace ${namespace}`} on TCP 15008`,
+      evidence: [pod.at, ref(target), ref(waypoint.gateway)],
+      certain: certain && waypoint.certain,
+      path: '/spec/egress',
+    };
+  } else if (about.ports.length > 0) {
+    yield {
+      finding: 'egress-blocked',
+      key,
+      effect: `it lets its pods call ${target.name} on ports that the mesh does not use: HBONE (TCP 15008) to it stays closed`,
+      fix: 'add TCP 15008 to the ports of that rule',
+      evidence: [pod.at, ref(target)],
+      certain,
+      path: '/spec/egress',
+    };
+  }
+}
+
+function* toPeer(
+  policy: NetworkPolicy,
+  pod: Selected,
+  mesh: Mesh,
+  rule: NetworkPolicyRule,
+  peer: NetworkPolicyPeer,
+  closed: boolean,
+): Found {
+  const key = `egress ${keyOf(peer)}`;
+  let empty = true;
+  for (const target of podsOf(mesh, peer, policy.namespace)) {
+    if (target === PAUSE) {
+      yield PAUSE;
+      continue;
+    }
+    empty = false;
+    let found = false;
+    for (const report of cutOff(policy, pod, mesh, target, key, rule)) {
+      yield report;
+      found ||= report !== PAUSE;
+    }
+    if (found) return;
+  }
+  if (!empty || !closed || applicationRules([rule], 'egress', pod.end).length === 0) return;
+  const { state, at } = yield* membershipOf(mesh, peer, policy.namespace, () => true);
+  if (state === 'outside') return;
+  yield {
+    finding: 'egress-blocked',
+    key,
+    effect:
+      'HBONE (TCP 15008) stays closed to the pods that it lets its own call: in ambient mode they are unreachable',
+    fix: 'add TCP 15008 to the ports of that rule',
+    evidence: [pod.at, ...(at === undefined ? [] : [at])],
+    certain: false,
+    path: '/spec/egress',
+  };
+}
+
+/** Destinations of its own namespace that a rule for everybody means by one of its ports. */
+function* toEverybody(policy: NetworkPolicy, pod: Selected, mesh: Mesh, rule: NetworkPolicyRule): Found {
+  let count = 0;
+  for (const target of mesh.workloads({}, policy.namespace)) {
+    count += 1;
+    if (count % 50 === 0) yield PAUSE;
+    if (refKey(target) === refKey(pod.at) || !serves(mesh, target, rule)) continue;
+    let found = false;
+    for (const report of cutOff(policy, pod, mesh, target, 'egress', rule)) {
+      yield report;
+      found ||= report !== PAUSE;
+    }
+    if (found) return;
+  }
+}
+
+/** What a policy does to the traffic that goes out from one workload that it selects. */
+export function* egress(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found {
+  if (policy.egress === undefined || (pod.by !== 'ztunnel' && pod.by !== 'waypoint')) return;
+  const grants = hboneGrants(mesh, pod.end, 'egress');
+  if (grants === 'everybody') return;
+  const closed = grants.length === 0;
+  if (closed && policy.egress.length === 0 && selectsAll(policy.podSelector)) {
+    yield {
+      finding: 'default-deny',
+      key: 'egress',
+      effect: 'it closes HBONE (TCP 15008) too: the pods of this namespace cannot call the mesh',
+      fix: 'follow it with policies that let TCP 15008 out, to other pods and to their waypoints',
+      evidence: [pod.at],
+      path: '/spec',
+    };
+    return;
+  }
+  if (pod.by === 'waypoint') {
+    if (!closed || applicationRules(policy.egress, 'egress', pod.end).length === 0) return;
+    yield {
+      finding: 'waypoint-blocked',
+      key: 'egress',
+      effect:
+        'no policy lets HBONE (TCP 15008) out of the waypoint that it selects: it cannot reach what is bound to it',
+      fix: 'add TCP 15008 to spec.egress, to every pod that the waypoint serves',
+      evidence: [pod.at],
+      certain: pod.certain,
+      path: '/spec/egress',
+    };
+    return;
+  }
+  for (const rule of policy.egress) {
+    const everybody = rule.peers.length === 0 || rule.peers.some(isEveryPod);
+    if (everybody) {
+      if (applicationRules([rule], 'egress', pod.end).length > 0) yield* toEverybody(policy, pod, mesh, rule);
+      continue;
+    }
+    if (rule.ports.length > 0 && applicationRules([rule], 'egress', pod.end).length === 0) continue;
+    for (const peer of rule.peers) {
+      if (peer.ipBlock === undefined) yield* toPeer(policy, pod, mesh, rule, peer, closed);
+    }
+  }
+}
