@@ -106,7 +106,7 @@ function* onNamespace(subject: Namespace, { mesh }: CheckContext<unknown>): Iter
   const { labels, name } = subject;
   if (labels[INJECTION] !== undefined) yield* onRevision(subject, mesh);
   if (labels[DATAPLANE_MODE] !== 'ambient') return;
-  if (mesh.fact(cniSettings).excluded.has(name)) yield excluded(mesh, name, labelPath(DATAPLANE_MODE));
+  if (mesh.fact(cniSettings).excluded.includes(name)) yield excluded(mesh, name, labelPath(DATAPLANE_MODE));
   if (enrolsByDefault(mesh, name) === true) yield* onModes(subject, mesh);
 }
 
@@ -114,7 +114,7 @@ function* onNamespace(subject: Namespace, { mesh }: CheckContext<unknown>): Iter
 function* onWorkload(subject: Workload, { mesh }: CheckContext<unknown>): Iterable<Report<Id>> {
   const { template, namespace } = subject;
   const path = [...templatePath(subject.kind), 'metadata', 'labels', DATAPLANE_MODE];
-  if (template.labels[DATAPLANE_MODE] === 'ambient' && mesh.fact(cniSettings).excluded.has(namespace)) {
+  if (template.labels[DATAPLANE_MODE] === 'ambient' && mesh.fact(cniSettings).excluded.includes(namespace)) {
     if (!judgedByOwner(mesh, subject)) yield excluded(mesh, namespace, pointer(...path));
   }
   if (template.annotations[STATUS] !== undefined || template.hostNetwork || proxyOf(subject) === undefined) return;
