@@ -18,8 +18,17 @@ export interface ConfigMaps {
 
 /** Milliseconds between two readings of every ConfigMap that is wanted. */
 const EVERY = 20_000;
+/** The same for Istio's own, which are few and decide about the whole mesh. */
+const OFTEN = 1_000;
 
-export function watchConfigMaps(client: KubeClient, store: Store, wanted: () => readonly ObjectRef[]): ConfigMaps {
+/** Which ConfigMaps are wanted, at the moment. */
+export interface Wanted {
+  all(): readonly ObjectRef[];
+  /** Those of them that are Istio's own. */
+  few(): readonly ObjectRef[];
+}
+
+export function watchConfigMaps(client: KubeClient, store: Store, wanted: Wanted): ConfigMaps {
   const asked = new Set<string>();
   let lastRound = performance.now();
 
@@ -50,7 +59,7 @@ export function watchConfigMaps(client: KubeClient, store: Store, wanted: () => 
   };
 
   async function round(): Promise<void> {
-    const refs = wanted();
+    const refs = wanted.all();
     const names = new Set(refs.map(refKey));
     for (const configMap of [...store.list('ConfigMap')]) if (!names.has(refKey(configMap))) store.delete(configMap);
     for (const key of asked) if (!names.has(key)) asked.delete(key);
@@ -59,12 +68,24 @@ export function watchConfigMaps(client: KubeClient, store: Store, wanted: () => 
     if (good) lastRound = performance.now();
   }
 
-  const timer = setInterval(() => void round(), EVERY);
-  timer.unref();
+  let reading = false;
+  const timers = [
+    setInterval(() => void round(), EVERY),
+    setInterval(() => {
+      if (reading) return;
+      reading = true;
+      void refresh(wanted.few(), 5_000).finally(() => {
+        reading = false;
+      });
+    }, OFTEN),
+  ];
+  for (const timer of timers) timer.unref();
   return {
     refresh,
     known: ref => asked.has(refKey(ref)),
     age: () => performance.now() - lastRound,
-    stop: () => clearInterval(timer),
+    stop() {
+      for (const timer of timers) clearInterval(timer);
+    },
   };
 }

@@ -8,7 +8,7 @@ import type { Meta } from '../../kinds/meta.ts';
 import type { Workload } from '../../kinds/workloads.ts';
 import { isKind, KINDS, type Kind, project } from '../../kinds.ts';
 import type { Declared } from '../../mesh.ts';
-import { controlPlanes } from '../../releases.ts';
+import { cniAgents, controlPlanes } from '../../releases.ts';
 import { createStore, type Store } from '../../store.ts';
 import type { KubeClient } from './client.ts';
 import { type ConfigMaps, watchConfigMaps } from './configmaps.ts';
@@ -69,18 +69,33 @@ function servedByCrd(store: Store, kind: Kind): boolean {
   return crd?.versions.some(({ served }) => served) === true;
 }
 
-/** The ConfigMaps that the Mesh speaks of: Istio's own by their names, and those that other objects refer to. */
-function wantedConfigMaps(store: Store): readonly ObjectRef[] {
+function configMapsNamed() {
   const refs = new Map<string, ObjectRef>();
-  const want = (namespace: string, name: string) => {
-    const ref = { kind: 'ConfigMap', namespace, name };
-    refs.set(refKey(ref), ref);
+  return {
+    refs,
+    want(namespace: string, name: string): void {
+      const ref = { kind: 'ConfigMap', namespace, name };
+      refs.set(refKey(ref), ref);
+    },
   };
+}
+
+/** Istio's own ConfigMaps, by their names. */
+function istiosConfigMaps(store: Store): readonly ObjectRef[] {
+  const { refs, want } = configMapsNamed();
   for (const plane of store.fact(controlPlanes)) {
     if (!plane.seen) continue;
     const suffix = plane.revision === 'default' ? '' : `-${plane.revision}`;
     for (const name of ['istio', 'istio-sidecar-injector', 'values']) want(plane.namespace, `${name}${suffix}`);
   }
+  for (const { workload } of store.fact(cniAgents)) want(workload.namespace, 'istio-cni-config');
+  return [...refs.values()];
+}
+
+/** The ConfigMaps that the Mesh speaks of: Istio's own, and those that other objects refer to. */
+function wantedConfigMaps(store: Store): readonly ObjectRef[] {
+  const { refs, want } = configMapsNamed();
+  for (const { namespace, name } of istiosConfigMaps(store)) want(namespace, name);
   for (const gateway of store.list(GATEWAY))
     if (gateway.parameters !== undefined) want(gateway.namespace, gateway.parameters);
   for (const policy of store.list('BackendTLSPolicy.gateway.networking.k8s.io')) {
@@ -112,7 +127,10 @@ export function createClusterSource({ client, kinds, declared, timing = TIMING }
       return watched.has(kind) && synced(kind);
     },
   });
-  configMaps = watchConfigMaps(client, store, () => wantedConfigMaps(store));
+  configMaps = watchConfigMaps(client, store, {
+    all: () => wantedConfigMaps(store),
+    few: () => istiosConfigMaps(store),
+  });
 
   /** A CRD that came or changed may serve a kind that was absent; an istiod that came has ConfigMaps of its own. */
   function changed(before: Meta | undefined, after: Meta | undefined): void {
@@ -122,8 +140,8 @@ export function createClusterSource({ client, kinds, declared, timing = TIMING }
       const { defines } = object as CustomResourceDefinition;
       for (const reflector of reflectors.values()) if (reflector.kind === defines) reflector.wake();
     }
-    if (after?.kind === 'Deployment.apps' && (after as Workload).component === 'istiod')
-      void configMaps?.refresh(wantedConfigMaps(store), 5_000);
+    const component = (after as Partial<Workload> | undefined)?.component;
+    if (component === 'istiod' || component === 'istio-cni') void configMaps?.refresh(istiosConfigMaps(store), 5_000);
     if (after !== undefined && (after.kind === GATEWAY || after.kind.startsWith('BackendTLSPolicy.'))) {
       void configMaps?.refresh(
         wantedConfigMaps(store).filter(ref => configMaps?.known(ref) !== true),
