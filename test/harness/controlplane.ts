@@ -27,6 +27,8 @@ export interface ControlPlaneOptions {
   admissionPlugins?: string[];
   /** More flags of the API server: `--feature-gates=…`. */
   apiServerFlags?: string[];
+  /** Controllers that do not run: with `deployment-controller` among them, a Deployment stays what was written. */
+  withoutControllers?: string[];
 }
 
 /** What signs and checks the tokens of ServiceAccounts. */
@@ -69,7 +71,14 @@ function apiServerArgs(port: number, etcdPort: number, options: ControlPlaneOpti
   ];
 }
 
-function controllersArgs(port: number, authority: string): string[] {
+const NODE_CONTROLLERS = [
+  'node-ipam-controller',
+  'node-lifecycle-controller',
+  'node-route-controller',
+  'cloud-node-lifecycle-controller',
+];
+
+function controllersArgs(port: number, authority: string, without: string[]): string[] {
   return [
     '--kubeconfig=kubeconfig',
     '--authentication-kubeconfig=kubeconfig',
@@ -86,7 +95,7 @@ function controllersArgs(port: number, authority: string): string[] {
     '--kube-api-qps=1000',
     '--kube-api-burst=1000',
     // The node controllers would judge our nodes by a network that does not exist.
-    '--controllers=*,-node-ipam-controller,-node-lifecycle-controller,-node-route-controller,-cloud-node-lifecycle-controller',
+    `--controllers=*,${[...NODE_CONTROLLERS, ...without].map(name => `-${name}`).join(',')}`,
   ];
 }
 
@@ -130,7 +139,11 @@ export async function startControlPlane(dir: string, options: ControlPlaneOption
     const client = connect({ server: login.server, ca: readFileSync(authority, 'utf8'), token });
     api = client;
     await ready(client);
-    controllers = launch('kube-controller-manager', controllersFile, controllersArgs(controllersPort, authority));
+    controllers = launch(
+      'kube-controller-manager',
+      controllersFile,
+      controllersArgs(controllersPort, authority, options.withoutControllers ?? []),
+    );
     return {
       login,
       port,

@@ -49,7 +49,7 @@ export interface Installed {
   stop(): Promise<void>;
 }
 
-const ALL_CRDS: CrdChoice = { gatewayApi: '1.6.1', channel: 'experimental', istio: '1.31', inference: true };
+export const ALL_CRDS: CrdChoice = { gatewayApi: '1.6.1', channel: 'experimental', istio: '1.31', inference: true };
 
 /** The arguments that the chart gives its container, for a process of this machine. */
 function argumentsOf(objects: readonly Manifest[], configFile: string): readonly string[] {
