@@ -1,12 +1,13 @@
 // What the chart renders, with which values.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { policies } from '../../policies/index.ts';
 import { DEPLOY, helmBinary, helmTemplate, MANIFESTS } from '../../scripts/rules.ts';
+import { run as serve } from '../../src/cli/serve.ts';
 import { configSchema } from '../../src/config/schema.ts';
-import { at, type JsonObject, record, records, text } from '../../src/kube/json.ts';
+import { at, type JsonObject, record, records, text, texts } from '../../src/kube/json.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 
 const helm = helmBinary() ?? '';
@@ -182,6 +183,21 @@ describe('the ready manifests', () => {
 });
 
 describe.skipIf(helm === '')('the chart (skipped without helm)', () => {
+  it('starts the guard with options that it has', async () => {
+    for (const values of [[], ['certificates.source=cert-manager'], ['events.enabled=false']]) {
+      const args = texts(records(at(podOf(render(...values)), 'spec', 'containers'))[0]?.['args']);
+      expect(args[0]).toBe('serve');
+      // with --help the options are read and nothing is started
+      const printed = vi.spyOn(process.stdout, 'write').mockImplementation((...said: unknown[]) => {
+        const done = said.at(-1) as () => void;
+        done();
+        return true;
+      });
+      const status = await serve([...args.slice(1), '--help']).finally(() => printed.mockRestore());
+      expect(status).toBe(0);
+    }
+  });
+
   it('has the same entries whatever the values, since a dropped one could not be applied', () => {
     const names = (objects: readonly JsonObject[]) => entriesOf(objects).map(({ name }) => name);
     const usual = names(render());

@@ -12,6 +12,7 @@ import {
   LIFETIMES,
   type Lifetimes,
   nextStep,
+  renewalOf,
   type Step,
   type StepName,
   taken,
@@ -205,10 +206,12 @@ export async function keepCertificates(options: KeeperOptions): Promise<Keeper> 
     },
     status() {
       const { leaf, authority } = current ?? first;
+      const expires = leafOf(leaf).validToDate;
+      const said = trouble ?? overdue(leaf.cert, expires);
       return {
-        expires: leafOf(leaf).validToDate,
+        expires,
         authorityExpires: new X509Certificate(authority.cert).validToDate,
-        ...(trouble === undefined ? {} : { trouble }),
+        ...(said === undefined ? {} : { trouble: said }),
       };
     },
     stop() {
@@ -216,6 +219,13 @@ export async function keepCertificates(options: KeeperOptions): Promise<Keeper> 
       clearTimeout(timer);
     },
   };
+}
+
+/** One line where half of the time between renewal and end has passed without a renewal. */
+function overdue(cert: string, expires: Date): string | undefined {
+  const end = expires.getTime();
+  if (Date.now() < (renewalOf(cert) + end) / 2) return undefined;
+  return `the certificate ${Date.now() < end ? 'expires' : 'has expired'} at ${expires.toISOString()} and was not renewed`;
 }
 
 function sameAs(one: Certificates, other: Certificates): boolean {

@@ -125,7 +125,10 @@ export function answers({ host, port }: Address, servername: string, ca: string)
 }
 
 interface Side {
+  /** The configuration as it was seen last; undefined where it is not there. */
   live?: unknown;
+  /** Whether anybody has looked. */
+  seen: boolean;
   failed?: string | undefined;
   watching?: string | undefined;
   busy: boolean;
@@ -138,7 +141,7 @@ export function keepRegistration(options: RegistrationOptions): Registration {
   const servername = `${service.name}.${service.namespace}.svc`;
   const address = options.address ?? { host: servername, port: 443 };
   const stopped = new AbortController();
-  const sides = new Map<ConfigurationKind, Side>(KINDS.map(kind => [kind, { busy: false, again: false }]));
+  const sides = new Map<ConfigurationKind, Side>(KINDS.map(kind => [kind, { seen: false, busy: false, again: false }]));
   const sideOf = (kind: ConfigurationKind) => sides.get(kind) as Side;
 
   async function apply(kind: ConfigurationKind, manager: string, webhooks: readonly Entry[]): Promise<unknown> {
@@ -259,8 +262,8 @@ export function keepRegistration(options: RegistrationOptions): Registration {
     status() {
       const lives = KINDS.map(kind => sideOf(kind).live);
       const trouble = KINDS.flatMap(kind => {
-        const { failed, watching, live } = sideOf(kind);
-        const missing = live === undefined ? `there is no ${kind} ${name}` : undefined;
+        const { failed, watching, live, seen } = sideOf(kind);
+        const missing = seen && live === undefined ? `there is no ${kind} ${name}` : undefined;
         return [failed ?? watching ?? missing].filter(reason => reason !== undefined);
       });
       return {
