@@ -12,7 +12,7 @@ import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/k
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { identify, isOf } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { waypointOf } from '../../src/mesh/waypoints.ts';
+import { speaksHbone, waypointOf } from '../../src/mesh/waypoints.ts';
 import type { Manifest } from '../harness/objects.ts';
 import { conditionOf, type Observation, proxyIn, waypointIn } from './observe.ts';
 
@@ -225,16 +225,28 @@ function* authorizationPolicy(mesh: Mesh, object: Manifest, ref: ObjectRef, seen
   const reason = condition?.reason ?? 'no condition';
   const unbound = ['target-without-waypoint', 'waypoint-pending'].some(id => found.has(id));
   const model = found.has('target-not-found') ? 'TargetNotFound' : unbound ? 'AncestorNotBound' : 'Accepted';
-  // a status that says bound of what can never be enforced is the very thing that these findings are about
+  // a status that says bound of what can never be enforced is the very thing that these findings are about, a Gateway that
+  // ztunnel cannot reach among them (I§12)
+  const unreachable = policy.targets.some(target => {
+    const destination =
+      target.kind === 'Service'
+        ? mesh.get('Service', target.namespace, target.name)
+        : mesh.get('ServiceEntry.networking.istio.io', target.namespace, target.name);
+    const binding = destination === undefined ? undefined : waypointOf(mesh, destination, 'service');
+    return binding?.state === 'bound' && binding.gateway !== undefined && !speaksHbone(mesh, binding.gateway);
+  });
   const beyondStatus = ['target-cannot-bind', 'target-without-address', 'waypoint-identity-refused'].some(id =>
     found.has(id),
   );
-  if (!beyondStatus) yield ['WaypointAccepted', model, reason];
+  if (!beyondStatus && !unreachable) yield ['WaypointAccepted', model, reason];
 }
 
 function* route(mesh: Mesh, object: Manifest, ref: ObjectRef, seen: Observation): ReturnType<Compare> {
   const found = findingsOn(mesh, 'route-needs-waypoint', ref);
   const stored = seen.stored.get(`${object.kind}/${ref.namespace}/${ref.name}`);
+  // conditions of Gateway API kinds are written by the control plane of the object's revision, which without a label of its own is its
+  // namespace's (pkg/revisions/tag_watcher.go IsMine)
+  if ((mesh.get('Namespace', '', ref.namespace)?.labels['istio.io/rev'] ?? 'default') !== 'default') return;
   const [parent] = records(at(object, 'spec', 'parentRefs'));
   const namespace = text(parent?.['namespace']) ?? ref.namespace;
   const kind = parent?.['group'] === '' ? 'Service' : 'Gateway';
