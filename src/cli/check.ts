@@ -6,10 +6,10 @@ import { difference, type Finding } from '../engine/difference.ts';
 import type { RequestFacts } from '../engine/policy.ts';
 import { noticesOf } from '../engine/verdict.ts';
 import { same } from '../kube/json.ts';
-import { refKey } from '../kube/kind.ts';
+import { refKey, spoken } from '../kube/kind.ts';
 import type { Change, Declared } from '../mesh/mesh.ts';
 import { parseRelease } from '../mesh/releases.ts';
-import { createFileMesh, type Manifest, type Position, readManifests, STDIN } from '../mesh/sources/files.ts';
+import { createFileMesh, type Manifest, type Position, place, readManifests, STDIN } from '../mesh/sources/files.ts';
 import { checkJson } from '../report/json.ts';
 import type { CheckReport, Located } from '../report/report.ts';
 import { checkText } from '../report/text.ts';
@@ -70,9 +70,11 @@ export async function check(
     places.set(refKey(manifest.ref), manifest);
   }
   const written = new Map<string, Change>();
+  const twice = new Map<string, Manifest>();
   const requests = new Map<string, RequestFacts>();
   for (const manifest of manifests.objects) {
     const key = refKey(manifest.ref);
+    if (written.has(key)) twice.set(key, manifest);
     const old = written.has(key) ? undefined : places.get(key);
     const was = written.get(key)?.before ?? old?.projection;
     after.put(manifest.projection);
@@ -101,11 +103,20 @@ export async function check(
     findings: inOrder(
       answer.findings.filter(({ action }) => action !== 'off').map(finding => located(finding, places)),
     ),
-    notices: noticesOf(answer),
+    notices: [...noticesOf(answer), ...twiceNotice([...twice.values()])],
     objects: manifests.objects.length,
     files: manifests.files,
     skipped: manifests.skipped,
   };
+}
+
+/** Overlays of one base that were not built have one object in several files: only the last of them is judged. */
+function twiceNotice([first, ...others]: readonly Manifest[]): readonly string[] {
+  if (first === undefined) return [];
+  const more = others.length === 0 ? '' : `, and ${others.length} more objects`;
+  return [
+    `waywarden: ${spoken(first.ref)} stands there more than once, and only the last is judged (${place(first.position())}${more})`,
+  ];
 }
 
 function located(finding: Finding, places: ReadonlyMap<string, Manifest>): Located {

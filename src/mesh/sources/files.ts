@@ -1,6 +1,6 @@
 // A Mesh from files: manifests, dumps of `kubectl get -o yaml|json`, the output of Helm and Kustomize.
 import { isUtf8 } from 'node:buffer';
-import { type Dirent, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { type Dirent, readdirSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { at, type JsonObject, record, text as textOf } from '../../kube/json.ts';
 import type { GroupKind, ObjectRef } from '../../kube/kind.ts';
@@ -102,11 +102,30 @@ function* filesOf(path: string, seen: Set<string>): Generator<string> {
   }
 }
 
+/** All of standard input. `readFileSync(0)` fails where another process has made it non-blocking and nothing is there yet. */
+function standardInput(): Buffer {
+  const pause = new Int32Array(new SharedArrayBuffer(4));
+  const chunks: Buffer[] = [];
+  for (;;) {
+    const chunk = Buffer.allocUnsafe(65_536);
+    try {
+      const read = readSync(0, chunk);
+      if (read === 0) return Buffer.concat(chunks);
+      chunks.push(chunk.subarray(0, read));
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'EOF') return Buffer.concat(chunks);
+      if (code !== 'EAGAIN') throw error;
+      Atomics.wait(pause, 0, 0, 10);
+    }
+  }
+}
+
 /** A file's text. `kubectl … > file` in PowerShell writes UTF-16. */
 function textIn(path: string): string {
   let bytes: Buffer;
   try {
-    bytes = readFileSync(path === STDIN ? 0 : path);
+    bytes = path === STDIN ? standardInput() : readFileSync(path);
     if (bytes[0] === 0xff && bytes[1] === 0xfe) return bytes.toString('utf16le', 2);
     if (isUtf8(bytes))
       return bytes.toString('utf8', bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0);
@@ -116,23 +135,35 @@ function textIn(path: string): string {
   throw new InputError(`${path}:1:1: this is no UTF-8 text`);
 }
 
-function positionIn(file: string, source: string, offset: number): Position {
-  let line = 1;
-  let start = 0;
-  for (let next = source.indexOf('\n'); next >= 0 && next < offset; next = source.indexOf('\n', next + 1)) {
-    line += 1;
-    start = next + 1;
-  }
-  return { file, line, column: [...source.slice(start, offset)].length + 1 };
+type Locate = (offset: number) => Position;
+
+/** From an offset to a position. Where the lines begin is found out when the first position is asked for. */
+function locator(file: string, source: string): Locate {
+  let starts: number[] | undefined;
+  return offset => {
+    if (starts === undefined) {
+      starts = [0];
+      for (let next = source.indexOf('\n'); next >= 0; next = source.indexOf('\n', next + 1)) starts.push(next + 1);
+    }
+    let low = 0;
+    let high = starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if ((starts[middle] ?? 0) <= offset) low = middle;
+      else high = middle - 1;
+    }
+    return { file, line: low + 1, column: [...source.slice(starts[low], offset)].length + 1 };
+  };
 }
 
-function located<T>(file: string, source: string, read: () => T): T {
+/** The documents of a file. Throws {@link InputError}. */
+function parsed(file: string, source: string, locate: Locate): readonly TextDocument[] {
   try {
-    return read();
+    return documentsOf(source, /\.json$/i.test(file));
   } catch (error) {
     if (!(error instanceof UnreadableText)) throw error;
     const hint = /\{\{[-\s]*[.$a-z/]/i.test(source) ? ' (a template? render it first: helm template)' : '';
-    throw new InputError(`${place(positionIn(file, source, error.offset))}: ${error.message}${hint}`);
+    throw new InputError(`${place(locate(error.offset))}: ${error.message}${hint}`);
   }
 }
 
@@ -148,13 +179,12 @@ function displayed(path: string): string {
 
 /** The documents of a file, whatever they are. Throws {@link InputError}. */
 export function readValues(path: string): readonly Value[] {
-  return valuesOf(displayed(path), textIn(path));
-}
-
-function valuesOf(file: string, source: string): readonly Value[] {
-  return located(file, source, () => documentsOf(source, /\.json$/i.test(file))).map(document => ({
+  const file = displayed(path);
+  const source = textIn(path);
+  const locate = locator(file, source);
+  return parsed(file, source, locate).map(document => ({
     value: document.value,
-    position: pointer => positionIn(file, source, document.offset(pointerParts(pointer ?? ''))),
+    position: pointer => locate(document.offset(pointerParts(pointer ?? ''))),
   }));
 }
 
@@ -193,15 +223,15 @@ function isForTools(value: JsonObject): boolean {
 }
 
 function* manifestsIn(file: string, source: string): Generator<Manifest | undefined> {
-  for (const document of located(file, source, () => documentsOf(source, /\.json$/i.test(file)))) {
+  const locate = locator(file, source);
+  for (const document of parsed(file, source, locate)) {
     for (const found of unlisted(document.value, document, [])) {
       const identity = found === undefined || isForTools(found.value) ? undefined : identify(found.value);
       if (found === undefined || identity === undefined) {
         yield undefined;
         continue;
       }
-      const position = (pointer = '') =>
-        positionIn(file, source, document.offset([...found.path, ...pointerParts(pointer)]));
+      const position = (pointer = '') => locate(document.offset([...found.path, ...pointerParts(pointer)]));
       let projection: Meta;
       try {
         projection = project(identity.kind, identity.namespace, found.value);

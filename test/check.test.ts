@@ -1,0 +1,110 @@
+// `check` judges a set: in any order, with what the manifests bring themselves, and without claiming what nobody knows.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, expect, test } from 'vitest';
+import { check } from '../src/cli/check.ts';
+import { DEFAULT_CONFIG } from '../src/config/default.ts';
+import { spoken } from '../src/kube/kind.ts';
+import type { CheckReport } from '../src/report/report.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'waywarden-check-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const EXAMPLES = join(import.meta.dirname, '../examples');
+const MESH = join(EXAMPLES, 'mesh.yaml');
+
+function written(name: string, content: string): string {
+  const file = join(folder, name);
+  writeFileSync(file, content);
+  return file;
+}
+
+function said({ findings }: CheckReport): readonly string[] {
+  return findings
+    .map(({ finding }) => `${spoken(finding.subject)}: ${finding.action} ${finding.finding} ${finding.key}`)
+    .sort();
+}
+
+/** Refused unless a waypoint serves the Service. */
+function readOnly(namespace: string, service: string): string {
+  return `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: { name: read-only, namespace: ${namespace} }
+spec:
+  targetRefs: [{ group: "", kind: Service, name: ${service} }]
+  rules: [{ to: [{ operation: { methods: [GET] } }] }]
+`;
+}
+
+test('what one manifest brings, another may rely on', async () => {
+  const policy = written('policy.yaml', readOnly('shop', 'storefront'));
+  const { findings, notices } = await check([policy, MESH], [], DEFAULT_CONFIG);
+  expect({ findings, notices }).toEqual({ findings: [], notices: [] });
+  expect(said(await check([policy], [MESH], DEFAULT_CONFIG))).toEqual([]);
+});
+
+test('what is missing in a set with an istiod is missing', async () => {
+  const policy = written('policy.yaml', readOnly('payments', 'ledger'));
+  expect(said(await check([policy, MESH], [], DEFAULT_CONFIG))).toMatchObject([
+    expect.stringMatching(/^AuthorizationPolicy payments\/read-only: deny target-without-waypoint/),
+  ]);
+});
+
+test('without an istiod nothing is refused for want of something, and what was skipped is said; a release changes nothing there', async () => {
+  const policy = written('policy.yaml', readOnly('payments', 'ledger'));
+  for (const declared of [DEFAULT_CONFIG.declared, { ...DEFAULT_CONFIG.declared, istio: '1.31' }]) {
+    const { findings, notices } = await check([policy], [], { ...DEFAULT_CONFIG, declared });
+    expect(findings.filter(({ finding }) => finding.action === 'deny')).toEqual([]);
+    expect(notices.join()).toContain('some checks were skipped');
+  }
+});
+
+test('the order of objects and files does not matter', async () => {
+  const documents = readFileSync(MESH, 'utf8').split(/^---\n/m);
+  const mistakes = ['deny-that-denies-nothing', 'target-without-waypoint', 'both-data-planes'].map(name =>
+    readFileSync(join(EXAMPLES, 'mistakes', `${name}.yaml`), 'utf8'),
+  );
+  const expected = said(await check([MESH, join(EXAMPLES, 'mistakes')], [], DEFAULT_CONFIG)).filter(line =>
+    /no-admin|read-only|reporting/.test(line),
+  );
+  expect(expected).toHaveLength(3);
+  await fc.assert(
+    fc.asyncProperty(
+      fc.shuffledSubarray([...documents, ...mistakes], { minLength: documents.length + 3 }),
+      fc.nat(20),
+      async (order, cut) => {
+        const files = [order.slice(0, cut), order.slice(cut)].map((part, index) =>
+          written(`${index}.yaml`, part.join('---\n')),
+        );
+        expect(said(await check(files, [], DEFAULT_CONFIG))).toEqual(expected);
+      },
+    ),
+    { numRuns: 25 },
+  );
+});
+
+test('a change in the set that takes something from the state is told with the object it hits', async () => {
+  const state = written('state.yaml', `${readFileSync(MESH, 'utf8')}---\n${readOnly('shop', 'storefront')}`);
+  const change = written(
+    'change.yaml',
+    'apiVersion: v1\nkind: Namespace\nmetadata: { name: shop, labels: { istio.io/dataplane-mode: ambient } }\n',
+  );
+  const { findings } = await check([change], [state], DEFAULT_CONFIG);
+  const hit = findings.find(({ finding }) => finding.subject.name === 'read-only');
+  expect(hit).toMatchObject({ finding: { action: 'deny', standing: 'new' }, position: { file: state } });
+});
+
+test('an object that stands in two files is judged as the last has it, and that is said', async () => {
+  const one = written(
+    'one.yaml',
+    'apiVersion: v1\nkind: Namespace\nmetadata: { name: a, labels: { istio.io/dataplane-mod: ambient } }\n',
+  );
+  const two = written('two.yaml', 'apiVersion: v1\nkind: Namespace\nmetadata: { name: a }\n');
+  const { findings, notices } = await check([one, two], [], DEFAULT_CONFIG);
+  expect(findings).toEqual([]);
+  expect(notices).toEqual([
+    `waywarden: Namespace a stands there more than once, and only the last is judged (${two}:1:1)`,
+  ]);
+});
