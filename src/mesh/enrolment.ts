@@ -37,7 +37,7 @@ interface EnablementSelector {
 /** What istio-cni is told about ambient mode. */
 export interface CniSettings {
   /** Namespaces that istio-cni leaves alone. */
-  readonly excluded: ReadonlySet<string>;
+  readonly excluded: readonly string[];
   readonly selectors: readonly EnablementSelector[];
   /** `AMBIENT_ENABLED`; undefined where its ConfigMap is not known. */
   readonly ambient?: boolean;
@@ -90,12 +90,12 @@ export const cniSettings: Fact<CniSettings> = {
       const excluded = data['EXCLUDE_NAMESPACES'];
       const ambient = data['AMBIENT_ENABLED'];
       return {
-        excluded: new Set(excluded === undefined ? DEFAULT_EXCLUDED : excluded.split(',').map(name => name.trim())),
+        excluded: excluded === undefined ? DEFAULT_EXCLUDED : excluded.split(',').map(name => name.trim()),
         selectors: enablementSelectors(data['AMBIENT_ENABLEMENT_SELECTOR']) ?? DEFAULT_SELECTORS,
         ...(ambient === undefined ? {} : { ambient: ambient === 'true' }),
       };
     }
-    return { excluded: new Set(DEFAULT_EXCLUDED), selectors: DEFAULT_SELECTORS };
+    return { excluded: DEFAULT_EXCLUDED, selectors: DEFAULT_SELECTORS };
   },
 };
 
@@ -139,7 +139,7 @@ export const ambient: Fact<Ambient> = {
 /** Whether istio-cni would enrol pods with these labels, by its selectors; 'unknown' where the namespace's labels decide and are not known. */
 export function selectedForAmbient(mesh: Mesh, namespace: string, podLabels: StringMap): boolean | 'unknown' {
   const { excluded, selectors } = mesh.fact(cniSettings);
-  if (excluded.has(namespace)) return false;
+  if (excluded.includes(namespace)) return false;
   const labels = mesh.get('Namespace', '', namespace)?.labels;
   let unknown = false;
   for (const { pod, namespace: wanted } of selectors) {
@@ -179,7 +179,7 @@ function capture(mesh: Mesh, workload: Workload): Enrolment {
   if (hostNetwork) return { by: 'nobody', why: 'its pods use the host network' };
   const selected = selectedForAmbient(mesh, workload.namespace, labels);
   if (selected === false) {
-    const why = mesh.fact(cniSettings).excluded.has(workload.namespace)
+    const why = mesh.fact(cniSettings).excluded.includes(workload.namespace)
       ? `istio-cni leaves namespace ${workload.namespace} alone`
       : labels[DATAPLANE_MODE] === 'none'
         ? `its pods have ${DATAPLANE_MODE}: none`
