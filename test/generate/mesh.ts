@@ -56,7 +56,12 @@ function podTemplate(random: Random, app: string): Entries {
   });
   const proxy = {
     name: 'istio-proxy',
-    image: random.pick(['auto', 'docker.io/istio/proxyv2:1.26.3', 'example.test/envoy:v1']),
+    image: random.pick([
+      'auto',
+      'docker.io/istio/proxyv2:1.26.3',
+      'docker.io/istio/proxyv2:1.31.1',
+      'example.test/envoy:v1',
+    ]),
   };
   return {
     metadata: { labels, annotations },
@@ -70,7 +75,9 @@ function podTemplate(random: Random, app: string): Entries {
         },
         ...random.some([proxy], 0.08),
       ],
-      initContainers: maybe(random, 0.05, [proxy]),
+      initContainers: maybe(random, 0.1, [
+        random.pick([proxy, { name: 'istio-init', image: 'docker.io/istio/proxyv2:1.31.1' }]),
+      ]),
     }),
   };
 }
@@ -483,6 +490,17 @@ export function controlPlane(random: Random): readonly Manifest[] {
                 ),
                 ...random.some([{ name: 'ENABLE_GATEWAY_API_INFERENCE_EXTENSION', value: 'true' }], 0.5),
                 ...random.some([{ name: 'ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES', value: 'true' }], 0.1),
+                ...random.some(
+                  [
+                    {
+                      name: 'PILOT_IGNORE_RESOURCES',
+                      value: random.pick(['*.security.istio.io', '*.gateway.networking.k8s.io', '*.istio.io']),
+                    },
+                  ],
+                  0.1,
+                ),
+                ...random.some([{ name: 'PILOT_ENABLE_ALPHA_GATEWAY_API', value: 'true' }], 0.2),
+                ...random.some([{ name: 'METRIC_ROTATION_INTERVAL', value: '1m' }], 0.1),
               ],
             },
           ],
@@ -572,6 +590,80 @@ export function controlPlane(random: Random): readonly Manifest[] {
       ],
       0.5,
     ),
+    ...random.some([injector(random), ...installation(random)], 0.2),
+  ];
+}
+
+/** The webhooks of an injector, or the tag of a revision. */
+function injector(random: Random): Manifest {
+  const tag = random.chance(0.3);
+  return {
+    apiVersion: 'admissionregistration.k8s.io/v1',
+    kind: 'MutatingWebhookConfiguration',
+    metadata: {
+      name: tag ? 'istio-revision-tag-stable' : 'istio-sidecar-injector',
+      labels: { app: 'sidecar-injector', 'istio.io/rev': 'default', ...(tag ? { 'istio.io/tag': 'stable' } : {}) },
+    },
+    webhooks: [
+      {
+        name: 'rev.namespace.sidecar-injector.istio.io',
+        clientConfig: { service: { name: 'istiod', namespace: 'istio-system', path: '/inject' } },
+        rules: [{ operations: ['CREATE'], apiGroups: [''], apiVersions: ['v1'], resources: ['pods'] }],
+        namespaceSelector: {
+          matchExpressions: [
+            { key: 'istio.io/rev', operator: 'In', values: [tag ? 'stable' : 'default'] },
+            { key: 'istio-injection', operator: 'DoesNotExist' },
+          ],
+        },
+      },
+      ...random.some(
+        [
+          {
+            name: 'namespace.sidecar-injector.istio.io',
+            clientConfig: { service: { name: 'istiod', namespace: 'istio-system', path: '/inject' } },
+            rules: [{ operations: ['CREATE'], apiGroups: [''], apiVersions: ['v1'], resources: ['pods'] }],
+            namespaceSelector: { matchLabels: { 'istio-injection': 'enabled' } },
+          },
+        ],
+        0.6,
+      ),
+    ],
+  };
+}
+
+/** Where settings are kept beside istiod's Deployment. */
+function installation(random: Random): readonly Manifest[] {
+  const nftables = (): Entries => ({ global: without({ nativeNftables: maybe(random, 0.5, random.chance(0.5)) }) });
+  return [
+    {
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: { name: 'istio-cni-config', namespace: 'istio-system' },
+      data: without({
+        AMBIENT_ENABLED: random.pick(['true', 'true', 'false']),
+        EXCLUDE_NAMESPACES: maybe(random, 0.5, random.pick(['kube-system', 'kube-system,shop'])),
+        NATIVE_NFTABLES: maybe(random, 0.5, random.pick(['true', 'false'])),
+        AMBIENT_RECONCILE_POD_RULES_ON_STARTUP: maybe(random, 0.3, 'false'),
+      }),
+    },
+    {
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: { name: 'istio-sidecar-injector', namespace: 'istio-system' },
+      data: { values: JSON.stringify(nftables()) },
+    },
+    {
+      apiVersion: 'sailoperator.io/v1',
+      kind: 'Istio',
+      metadata: { name: 'default' },
+      spec: { values: { ...nftables(), pilot: { resourceScope: 'all', env: { PILOT_ENABLE_AMBIENT: 'yes' } } } },
+    },
+    {
+      apiVersion: 'sailoperator.io/v1',
+      kind: 'IstioCNI',
+      metadata: { name: 'default' },
+      spec: without({ version: maybe(random, 0.5, random.pick(['v1.27.3', 'v1.31.1'])), values: nftables() }),
+    },
   ];
 }
 
