@@ -15,6 +15,7 @@ async function undisturbed(guard: Running, done: Promise<unknown>): Promise<numb
     going = false;
   });
   let asked = 0;
+  const times: number[] = [];
   while (going || asked < 10) {
     const ask = ['none', 'warn', 'deny'][asked % 3];
     const uid = `beside-${asked}`;
@@ -25,10 +26,14 @@ async function undisturbed(guard: Running, done: Promise<unknown>): Promise<numb
     expect(response.uid).toBe(uid);
     expect(response.allowed).toBe(ask !== 'deny');
     expect(response.warnings?.length ?? 0).toBe(ask === 'warn' ? 1 : 0);
-    expect(performance.now() - started).toBeLessThan(1000);
+    times.push(performance.now() - started);
     asked += 1;
   }
   await done;
+  times.sort((a, b) => a - b);
+  // wide enough for a machine that has other things to do
+  expect(times[Math.floor(times.length / 2)]).toBeLessThan(300);
+  expect(times.at(-1)).toBeLessThan(5000);
   return asked;
 }
 
