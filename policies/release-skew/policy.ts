@@ -4,19 +4,23 @@ import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
 import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { proxyOf } from '../../src/mesh/injection.ts';
-import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
+import type { DestinationRule } from '../../src/mesh/kinds/destinationrules.ts';
+import { GATEWAY, GATEWAY_CLASS, type IstioGateway } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import { isKind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { componentKey } from '../../src/mesh/references.ts';
 import { kubelets } from '../../src/mesh/releases.ts';
+import { GATEWAY_NAME, onDestinationRule, onGateway } from './behaviour.ts';
 import { newestKubelet, onKubernetes } from './kubernetes.ts';
 import { FILTERED_KINDS, onRevision, REVISION, revisions, STRICT_KINDS } from './revision.ts';
 import { onDataPlane, ref } from './skew.ts';
 
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
+const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
+const DESTINATION_RULE = 'DestinationRule.networking.istio.io';
 const LABELLED: readonly GroupKind[] = ['Namespace', GATEWAY, ...FILTERED_KINDS, ...STRICT_KINDS];
 
 function* workloadsOf(
@@ -45,6 +49,17 @@ function* labelled(mesh: Mesh): Iterable<ObjectRef | typeof PAUSE> {
       if (count % 50 === 0) yield PAUSE;
       if (object.labels[REVISION] !== undefined) yield ref(object);
     }
+  }
+}
+
+/** Istio Gateways that select the proxies of a Gateway by its name; of every one where none is given. */
+function* selecting(mesh: Mesh, name?: string): Iterable<ObjectRef | typeof PAUSE> {
+  let count = 0;
+  for (const gateway of mesh.list(ISTIO_GATEWAY)) {
+    count += 1;
+    if (count % 50 === 0) yield PAUSE;
+    const selected = gateway.selector[GATEWAY_NAME];
+    if (selected !== undefined && (name === undefined || selected === name)) yield ref(gateway);
   }
 }
 
@@ -80,6 +95,18 @@ export const releaseSkew = definePolicy({
       seen: ['validate', 'files', 'audit'],
       doc: 'ztunnel upgraded before istio-cni',
     },
+    'gateway-not-merged': {
+      action: 'deny',
+      since: '1.31',
+      seen: ['validate', 'files', 'audit'],
+      doc: 'an Istio Gateway that selects the proxies of a managed Gateway of another namespace',
+    },
+    'retry-budget-default': {
+      action: 'warn',
+      since: '1.30',
+      seen: ['audit'],
+      doc: 'a retryBudget without a percent, whose default has changed',
+    },
     'revision-unknown': {
       action: 'warn',
       seen: ['validate', 'files', 'audit'],
@@ -89,6 +116,8 @@ export const releaseSkew = definePolicy({
   options: z.object({}).strict(),
   *check(subject, context) {
     yield* onRevision(subject, context);
+    if (subject.kind === ISTIO_GATEWAY) yield* onGateway(subject as IstioGateway, context);
+    if (subject.kind === DESTINATION_RULE) yield* onDestinationRule(subject as DestinationRule, context);
     if (!WORKLOADS.has(subject.kind)) return;
     const workload = subject as Workload;
     if (workload.component !== 'istiod') yield* onDataPlane(workload, context);
@@ -105,13 +134,19 @@ export const releaseSkew = definePolicy({
       ) {
         yield* components(after, 'istiod');
       }
+    } else if (kind === GATEWAY) {
+      yield* selecting(after, name);
     } else if (kind === 'Namespace') {
+      yield* selecting(after);
       yield* workloadsOf(after, name, one => hasRevision(one) || proxyOf(one) !== undefined);
     } else if (kind === GATEWAY_CLASS) {
+      yield* selecting(after);
       for (const gateway of after.list(GATEWAY)) if (gateway.labels[REVISION] !== undefined) yield ref(gateway);
     } else if (touchesControlPlane(change)) {
       yield* components(after, 'istiod', 'ztunnel', 'istio-cni');
       yield* workloadsOf(after, undefined, one => hasRevision(one) || isDataPlane(one));
+      yield* selecting(after);
+      for (const rule of after.list(DESTINATION_RULE)) if (rule.budgetWithoutPercent) yield ref(rule);
       if (kind !== 'ConfigMap' || revisions(before) !== revisions(after)) yield* labelled(after);
     } else if (componentOf(change.before) === 'istio-cni' || componentOf(change.after) === 'istio-cni') {
       yield* components(after, 'ztunnel');

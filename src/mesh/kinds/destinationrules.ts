@@ -16,6 +16,13 @@ export interface DestinationRule extends Meta {
   readonly exportTo: readonly string[];
   /** True where it has a `workloadSelector`: it holds for the clients that this selects only. */
   readonly selective: boolean;
+  /** True where a `retryBudget`, also of a subset, leaves its `percent` to the default. */
+  readonly budgetWithoutPercent: boolean;
+}
+
+function lacksPercent(policy: unknown): boolean {
+  const budget = record(at(policy, 'retryBudget'));
+  return budget !== undefined && at(budget, 'percent') === undefined;
 }
 
 function tlsMode(policy: unknown): { readonly tlsMode?: string } {
@@ -38,6 +45,8 @@ export function destinationRule(kind: GroupKind, namespace: string, object: unkn
     subsets: records(at(spec, 'subsets')).map(subset => text(subset['name']) ?? ''),
     exportTo: texts(at(spec, 'exportTo')),
     selective: record(at(spec, 'workloadSelector')) !== undefined,
+    budgetWithoutPercent:
+      lacksPercent(policy) || records(at(spec, 'subsets')).some(subset => lacksPercent(subset['trafficPolicy'])),
   };
 }
 
