@@ -1,7 +1,5 @@
 // One AdmissionReview in, one out. What is no review is refused by the catalogue in errors.ts.
-
-import type { GroupKind } from '../kube/kind.ts';
-import { groupKind, spoken } from '../kube/kind.ts';
+import { type GroupKind, groupKind, spoken } from '../kube/kind.ts';
 import { isKind } from '../mesh/kinds.ts';
 import { clipped, type Logs } from '../telemetry/logs.ts';
 import type { Metrics } from '../telemetry/metrics.ts';

@@ -115,7 +115,7 @@ function withFailures(
   }
   if (verdict.verdict === 'deny') return { ...verdict, warnings, failures };
   if (onTimeout === 'allow') return { ...verdict, verdict: 'warn', warnings, failures };
-  const message = `${oneLine(about)}: ${what} an internal error, and the configuration says onTimeout: deny`;
+  const message = `${clip(oneLine(about), WARNING_AT_MOST)}: ${what} an internal error, and the configuration says onTimeout: deny`;
   return { ...verdict, verdict: 'deny', message, warnings, patch: [], failures };
 }
 

@@ -4,7 +4,7 @@ import { chmod, mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type CertificateSource, leafOf, type Pair } from './tls.ts';
+import { type CertificateSource, expiryOf, leafOf, type Pair } from './tls.ts';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -58,7 +58,7 @@ export async function localCertificate(folder: string, options: LocalOptions = {
 }
 
 function expiring(certificate: X509Certificate, now: number): boolean {
-  return certificate.validFromDate.getTime() > now || certificate.validToDate.getTime() - now < RENEWED_AT;
+  return Date.parse(certificate.validFrom) > now || expiryOf(certificate).getTime() - now < RENEWED_AT;
 }
 
 async function ensured(folder: string, names: readonly string[], now: number): Promise<Pair> {
@@ -68,7 +68,7 @@ async function ensured(folder: string, names: readonly string[], now: number): P
     const leaf = await kept(folder, FILES.cert, FILES.key);
     if (ca !== undefined && leaf !== undefined && usable(ca, leaf, names, now)) return leaf;
     // a CA that would end before a new leaf is remade with it
-    const lasting = ca !== undefined && new X509Certificate(ca.cert).validToDate.getTime() - now > LEAF_LIFE;
+    const lasting = ca !== undefined && expiryOf(new X509Certificate(ca.cert)).getTime() - now > LEAF_LIFE;
     const issuer = ca !== undefined && lasting ? ca : await makeCa(now);
     const made = await makeLeaf(issuer, names, now);
     if (issuer !== ca) await keep(folder, FILES.caCert, FILES.caKey, issuer);
@@ -82,7 +82,7 @@ function usable(ca: Pair, leaf: Pair, names: readonly string[], now: number): bo
   const certificate = leafOf(leaf);
   return (
     certificate.verify(authority.publicKey) &&
-    certificate.validToDate <= authority.validToDate &&
+    expiryOf(certificate) <= expiryOf(authority) &&
     !expiring(certificate, now) &&
     names.every(name => (isIP(name) === 0 ? certificate.checkHost(name) : certificate.checkIP(name)) !== undefined)
   );
@@ -162,12 +162,12 @@ function makeCa(now: number): Promise<Pair> {
 }
 
 function makeLeaf(ca: Pair, names: readonly string[], now: number): Promise<Pair> {
-  const { validFromDate, validToDate } = new X509Certificate(ca.cert);
+  const authority = new X509Certificate(ca.cert);
   return generate([{ name: 'commonName', value: 'waywarden' }], {
     ...EC,
     ca,
-    notBeforeDate: new Date(Math.max(now - HOUR, validFromDate.getTime())),
-    notAfterDate: new Date(Math.min(now + LEAF_LIFE, validToDate.getTime())),
+    notBeforeDate: new Date(Math.max(now - HOUR, Date.parse(authority.validFrom))),
+    notAfterDate: new Date(Math.min(now + LEAF_LIFE, expiryOf(authority).getTime())),
     extensions: [
       { name: 'basicConstraints', cA: false, critical: true },
       { name: 'keyUsage', digitalSignature: true, critical: true },

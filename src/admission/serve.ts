@@ -7,7 +7,7 @@ import { createMetrics, type Metrics } from '../telemetry/metrics.ts';
 import type { Observe } from './answer.ts';
 import type { Guard } from './judge.ts';
 import { createServer, type Patience } from './server.ts';
-import { type CertificateSource, leafOf, type Pair } from './tls.ts';
+import { type CertificateSource, expiryOf, leafOf, type Pair } from './tls.ts';
 
 export interface ServeOptions {
   /** Asked at each review: the Mesh and the settings may be others by then. */
@@ -63,7 +63,7 @@ export async function startServing(options: ServeOptions): Promise<Serving> {
     ...(options.observe === undefined ? {} : { observe: options.observe }),
     ...(options.patience === undefined ? {} : { patience: options.patience }),
   });
-  metrics.certificate(leafOf(certificate.pair).validToDate);
+  metrics.certificate(expiryOf(leafOf(certificate.pair)));
   let port: number;
   let healthPort: number;
   try {
@@ -77,10 +77,10 @@ export async function startServing(options: ServeOptions): Promise<Serving> {
   function take(pair: Pair): void {
     try {
       swap(pair);
-      const { validToDate } = leafOf(pair);
-      metrics.certificate(validToDate);
+      const expires = expiryOf(leafOf(pair));
+      metrics.certificate(expires);
       metrics.reloaded('certificate', 'ok');
-      logs.logger.info({ expires: validToDate.toISOString() }, 'another certificate is served from now on');
+      logs.logger.info({ expires: expires.toISOString() }, 'another certificate is served from now on');
     } catch (error) {
       keepOld(error instanceof Error ? error.message : String(error));
     }

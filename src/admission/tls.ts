@@ -39,6 +39,11 @@ export function leafOf({ cert, key }: Pair): X509Certificate {
   return leaf;
 }
 
+/** The last moment at which a certificate is valid. (`validToDate` is not in every Node 22.) */
+export function expiryOf({ validTo }: X509Certificate): Date {
+  return new Date(validTo);
+}
+
 export interface FileSourceOptions {
   /** Milliseconds between two looks. Looking is two `stat`: it follows every kind of symlink, which watching does not. */
   readonly every?: number;
