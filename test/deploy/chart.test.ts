@@ -182,6 +182,17 @@ describe('the ready manifests', () => {
   });
 });
 
+it('the dashboard shows series that the guard has', async () => {
+  const dashboard: unknown = JSON.parse(readFileSync(join(DEPLOY, 'dashboards', 'waywarden.json'), 'utf8'));
+  const asked = records(at(dashboard, 'panels')).flatMap(({ targets }) =>
+    records(targets).flatMap(({ expr }) => text(expr) ?? []),
+  );
+  const named = new Set(asked.flatMap(expr => expr.match(/\b(waywarden|process)_\w+/g) ?? []));
+  expect(named.size).toBeGreaterThan(8);
+  const series = await createMetrics().text();
+  for (const name of named) expect(series).toContain(`# TYPE ${name.replace(/_bucket$/, '')} `);
+});
+
 describe.skipIf(helm === '')('the chart (skipped without helm)', () => {
   it('starts the guard with options that it has', async () => {
     for (const values of [[], ['certificates.source=cert-manager'], ['events.enabled=false']]) {

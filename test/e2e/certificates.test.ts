@@ -4,6 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { helmBinary, manifest } from '../../scripts/rules.ts';
 import { type ClusterCertificates, clusterCertificates } from '../../src/admission/certificates/cluster.ts';
+import { issueAuthority, issueLeaf } from '../../src/admission/certificates/issue.ts';
+import { keepRegistration } from '../../src/admission/certificates/registration.ts';
 import { bundleOf, fromData, type Lifetimes } from '../../src/admission/certificates/state.ts';
 import { type Serving, startServing } from '../../src/admission/serve.ts';
 import { DEFAULT_SETTINGS } from '../../src/engine/settings.ts';
@@ -117,6 +119,7 @@ interface Replica {
   stop(): Promise<void>;
 }
 
+const logs = createLogs({ level: 'silent' });
 const steps: string[] = [];
 const troubles: string[] = [];
 
@@ -137,7 +140,7 @@ async function startReplica(lifetimes?: Lifetimes): Promise<Replica> {
   const serving = await startServing({
     guard: () => ({ policies: [], settings: DEFAULT_SETTINGS, mesh: createStore({ complete: () => true }) }),
     certificate: certificates.certificate,
-    logs: createLogs({ level: 'silent' }),
+    logs,
     listen: { host: '127.0.0.1', port: 0 },
     health: { host: '127.0.0.1', port: 0 },
     linger: 0,
@@ -330,5 +333,52 @@ describe('certificates without a helper', () => {
     expect(steps).toEqual(['make', 'announce', 'promote', 'retire']);
     expect((await held())?.authority.cert).not.toBe(first?.authority.cert);
     await stop();
+  });
+
+  it('leaves a caBundle to whoever else writes it, and closes the door only where it fits', async () => {
+    const term = { now: Date.now(), life: 3_600_000 };
+    const authority = await issueAuthority(term);
+    const pair = await issueLeaf(authority, ['waywarden.waywarden.svc'], term);
+    const serving = await startServing({
+      guard: () => ({ policies: [], settings: DEFAULT_SETTINGS, mesh: createStore({ complete: () => true }) }),
+      certificate: { pair, follow: () => () => {} },
+      logs,
+      listen: { host: '127.0.0.1', port: 0 },
+      health: { host: '127.0.0.1', port: 0 },
+      linger: 0,
+      grace: 500,
+    });
+    balancer.use([serving.port]);
+    const written = async (ca: string) => {
+      for (const path of [VALIDATING, MUTATING]) {
+        const webhooks = await entries(path);
+        const value = Buffer.from(ca).toString('base64');
+        const patch = webhooks.map((_, index) => ({
+          op: 'add',
+          path: `/webhooks/${index}/clientConfig/caBundle`,
+          value,
+        }));
+        const opened = [{ op: 'add', path: '/webhooks/0/rules', value: [] }];
+        await cluster.api.call('PATCH', path, [...patch, ...opened], { type: 'application/json-patch+json' });
+      }
+    };
+    await written((await issueAuthority(term)).cert);
+    const registration = keepRegistration({
+      client: await connect({ kubeconfig }),
+      name: 'waywarden',
+      service: { namespace: NAMESPACE, name: 'waywarden' },
+      address: { host: '127.0.0.1', port: balancer.port },
+    });
+    await sleep(2_500);
+    expect(registration.status()).toEqual({ trusted: true, closed: false, trouble: [] });
+    await written(authority.cert);
+    await until('the door to be closed', () => registration.status().closed, { timeout: 4_000 });
+    await until('a call', async () => (await write()) === '');
+    await emptied(VALIDATING);
+    await sleep(1_500);
+    expect((await entries(VALIDATING)).map(pemOf)).toEqual(['', '', '', '']);
+    expect(registration.status().trusted).toBe(false);
+    registration.stop();
+    await serving.close();
   });
 });
