@@ -80,6 +80,11 @@ function fixFor({ finding, attributes }: Misreading, namespace: string): string 
   return `give ${namespace} a waypoint (istio.io/use-waypoint) and use targetRefs, not a selector`;
 }
 
+/** The trust domains of the control planes that serve ztunnel; empty where one of them is not known. */
+function trustDomains({ ambient: planes }: Owners): readonly string[] {
+  return planes.every(plane => plane.meshConfig !== undefined) ? planes.map(plane => plane.trustDomain) : [];
+}
+
 function evidenceOf(mesh: Mesh, namespace: string, workload: ObjectRef): readonly ObjectRef[] {
   const holder = mesh.get('Namespace', '', namespace);
   return [...(holder === undefined ? [] : [ref(holder)]), ref(workload)];
@@ -174,7 +179,7 @@ export function* checkSelected(
   const labels = selector?.matchLabels;
   const empty = selector !== undefined && labels === undefined;
   const root = isRoot(mesh, owners, policy.namespace);
-  const found = misreadings(policy);
+  const found = misreadings(policy, trustDomains(owners));
   const custom = policy.action === 'CUSTOM';
   const limits = limitsIdentity(policy);
   const picky = labels !== undefined && Object.keys(labels).length > 0;

@@ -46,6 +46,12 @@ interface Part {
   readonly l4: boolean;
   /** True where its principals all begin with spiffe://, which no identity does in ztunnel (I§12). */
   readonly nobody: boolean;
+  /** True where its principals are all of `cluster.local`: sidecars take that for the mesh's own trust domain, ztunnel does not. */
+  readonly alias: boolean;
+}
+
+function all(values: readonly string[] | undefined, prefix: string): boolean {
+  return values !== undefined && values.length > 0 && values.every(value => value.startsWith(prefix));
 }
 
 function partOf(match: Match, l4: ReadonlySet<string>, l7: ReadonlySet<string>): Part {
@@ -54,7 +60,8 @@ function partOf(match: Match, l4: ReadonlySet<string>, l7: ReadonlySet<string>):
     l7: keys.filter(key => l7.has(key)),
     trust: keys.filter(key => TRUST_DOMAINS.has(key)),
     l4: keys.some(key => l4.has(key)),
-    nobody: match['principals']?.every(principal => principal.startsWith('spiffe://')) ?? false,
+    nobody: all(match['principals'], 'spiffe://'),
+    alias: all(match['principals'], 'cluster.local/'),
   };
 }
 
@@ -65,8 +72,9 @@ function clausesOf(rule: AuthorizationRule): readonly (readonly Part[])[] {
   if (rule.from !== undefined) clauses.push(rule.from.map(match => partOf(match, SOURCE_L4, SOURCE_L7)));
   for (const { key, values } of rule.when ?? []) {
     const l4 = WHEN_L4.has(key);
-    const nobody = key === 'source.principal' && values.length > 0 && values.every(one => one.startsWith('spiffe://'));
-    clauses.push([{ l7: l4 ? [] : [key], trust: [], l4, nobody }]);
+    const principals = key === 'source.principal' ? values : undefined;
+    const [nobody, alias] = [all(principals, 'spiffe://'), all(principals, 'cluster.local/')];
+    clauses.push([{ l7: l4 ? [] : [key], trust: [], l4, nobody, alias }]);
   }
   return clauses;
 }
@@ -100,24 +108,30 @@ function requestsOf(rule: AuthorizationRule, attributes: readonly string[]): str
   return `requests that it means by ${listed(attributes)}`;
 }
 
-/** A rule that matches nobody, since every source of it is a principal written with spiffe://. */
+/** A rule that matches nobody, for the way in which the principals of all its sources are written. */
 function nobodysRule(
   clauses: readonly (readonly Part[])[],
   action: 'ALLOW' | 'DENY',
   path: string,
+  domains: readonly string[],
 ): Misreading | undefined {
-  if (!clauses.some(parts => parts.every(part => part.nobody))) return undefined;
-  return {
-    finding: action === 'DENY' ? 'deny-rule-never-matches' : 'allow-rule-dropped',
-    attributes: 'principals spiffe',
-    effect: `principals that begin with spiffe:// match nobody in ztunnel: this ${action} rule ${action === 'DENY' ? 'refuses nobody' : 'lets nobody in'}`,
-    path,
-  };
+  const finding = action === 'DENY' ? 'deny-rule-never-matches' : 'allow-rule-dropped';
+  const outcome = `this ${action} rule ${action === 'DENY' ? 'refuses nobody' : 'lets nobody in'}`;
+  if (clauses.some(parts => parts.every(part => part.nobody))) {
+    const effect = `principals that begin with spiffe:// match nobody in ztunnel: ${outcome}`;
+    return { finding, attributes: 'principals spiffe', effect, path };
+  }
+  const [domain] = domains;
+  if (domain === undefined || domains.includes('cluster.local')) return undefined;
+  if (!clauses.some(parts => parts.every(part => part.alias))) return undefined;
+  // callers of another mesh may be meant, whose trust domain that is
+  const effect = `the trust domain is ${domain}, and ztunnel does not take cluster.local for it: ${outcome}`;
+  return { finding, attributes: 'principals cluster.local', effect, path, action: 'warn' };
 }
 
-function denyRule(rule: AuthorizationRule, index: number): readonly Misreading[] {
+function denyRule(rule: AuthorizationRule, index: number, domains: readonly string[]): readonly Misreading[] {
   const clauses = clausesOf(rule);
-  const nobody = nobodysRule(clauses, 'DENY', `/spec/rules/${index}`);
+  const nobody = nobodysRule(clauses, 'DENY', `/spec/rules/${index}`, domains);
   if (nobody !== undefined) return [nobody];
   const l7 = names(clauses.flat().flatMap(part => part.l7));
   const found: Misreading[] = [];
@@ -160,11 +174,16 @@ function denyRule(rule: AuthorizationRule, index: number): readonly Misreading[]
   return [...found, ...trustDomains(clauses, 'DENY', path)];
 }
 
-function allowRule(rule: AuthorizationRule, index: number, noneLeft: boolean): readonly Misreading[] {
+function allowRule(
+  rule: AuthorizationRule,
+  index: number,
+  noneLeft: boolean,
+  domains: readonly string[],
+): readonly Misreading[] {
   const clauses = clausesOf(rule);
   const l7 = names(clauses.flat().flatMap(part => part.l7));
   const path = `/spec/rules/${index}`;
-  const nobody = nobodysRule(clauses, 'ALLOW', path);
+  const nobody = nobodysRule(clauses, 'ALLOW', path, domains);
   if (nobody !== undefined) return [nobody];
   if (l7.length === 0) return trustDomains(clauses, 'ALLOW', path);
   const consequence = noneLeft ? 'none is left, so it lets nothing in' : 'what only it allows is refused';
@@ -216,8 +235,11 @@ function trustDomains(
   ];
 }
 
-/** All that ztunnel does otherwise than a policy says. Without `targetRefs`: the others never reach it. */
-export function misreadings(policy: AuthorizationPolicy): readonly Misreading[] {
+/**
+ * All that ztunnel does otherwise than a policy says, which has no `targetRefs`: the others never reach it. `trustDomains` are those
+ * of the control planes that serve it, where they are known.
+ */
+export function misreadings(policy: AuthorizationPolicy, trustDomains: readonly string[]): readonly Misreading[] {
   if (policy.action === 'CUSTOM') {
     const provider = policy.provider === undefined || policy.provider === '' ? 'its provider' : policy.provider;
     return [
@@ -240,9 +262,9 @@ export function misreadings(policy: AuthorizationPolicy): readonly Misreading[] 
       },
     ];
   }
-  if (policy.action === 'DENY') return policy.rules.flatMap(denyRule);
+  if (policy.action === 'DENY') return policy.rules.flatMap((rule, index) => denyRule(rule, index, trustDomains));
   const noneLeft = policy.rules.every(rule => hasL7(rule));
-  return policy.rules.flatMap((rule, index) => allowRule(rule, index, noneLeft));
+  return policy.rules.flatMap((rule, index) => allowRule(rule, index, noneLeft, trustDomains));
 }
 
 /** True for a rule that ztunnel reads HTTP attributes in. */
