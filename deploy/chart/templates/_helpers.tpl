@@ -24,6 +24,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* The Secret that the certificate comes from. */}}
 {{- define "waywarden.secret" -}}
 {{- if eq .Values.certificates.source "files" }}{{ required "certificates.existingSecret: the Secret with tls.crt and tls.key" .Values.certificates.existingSecret }}
+{{- else if eq .Values.certificates.source "cert-manager" }}{{ include "waywarden.name" . }}-tls
 {{- else }}{{ include "waywarden.name" . }}-certificates{{ end }}
 {{- end }}
 
