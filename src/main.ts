@@ -9,6 +9,7 @@ const COMMANDS = {
   review: { summary: "the webhook's verdict on one object, from files", load: () => import('./cli/review.ts') },
   check: { summary: 'judge a set of manifests together, in CI', load: () => import('./cli/check.ts') },
   policies: { summary: 'every policy and its findings', load: () => import('./cli/policies.ts') },
+  doctor: { summary: 'what is wrong with an installation, and --unlock', load: () => import('./cli/doctor.ts') },
   explain: { summary: 'the page of a policy or finding', load: () => import('./cli/explain.ts') },
 };
 

@@ -9,6 +9,17 @@ export interface ApiAnswer {
   readonly body: unknown;
   /** Size of the body in bytes. */
   readonly bytes: number;
+  /** Warnings of the API server and of webhooks, as kubectl shows them. */
+  readonly warnings: readonly string[];
+  /** The API server's clock, in milliseconds since 1970; NaN where it does not tell. */
+  readonly date: number;
+}
+
+/** The texts of `Warning` headers (RFC 9111 before its last edition: `299 - "text"`, with `\` before quotes). */
+function warningsIn(header: string | undefined): readonly string[] {
+  return [...(header ?? '').matchAll(/\d{3} \S+ "((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) =>
+    text.replace(/\\(.)/g, '$1'),
+  );
 }
 
 export interface ApiRequest {
@@ -141,7 +152,13 @@ export async function connect(options: ConnectOptions = {}): Promise<KubeClient>
         request.on('response', response => {
           read(response).then(buffer => {
             clearTimeout(timer);
-            done({ status: response.statusCode ?? 0, body: parsed(buffer), bytes: buffer.length });
+            done({
+              status: response.statusCode ?? 0,
+              body: parsed(buffer),
+              bytes: buffer.length,
+              warnings: warningsIn(response.headers.warning),
+              date: Date.parse(response.headers.date ?? ''),
+            });
           }, failed);
         });
         request.end(payload);

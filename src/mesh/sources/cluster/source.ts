@@ -52,7 +52,7 @@ export interface ClusterSource {
   freshness(kinds: Iterable<GroupKind>, limit: number): Freshness;
   /** Reads these objects once more from the API server and corrects the store. `timeout` in milliseconds. */
   reread(refs: readonly ObjectRef[], timeout: number): Promise<Reread>;
-  /** Reads what an object newly refers to and is read on demand only (ConfigMaps). */
+  /** Reads what an object refers to and is read on demand only (ConfigMaps). */
   prepare(refs: readonly ObjectRef[], timeout: number): Promise<void>;
   stop(): void;
 }
@@ -251,8 +251,9 @@ export function createClusterSource({ client, kinds, declared, timing = TIMING }
       return answers.includes('failed') ? 'failed' : answers.includes('changed') ? 'changed' : 'same';
     },
     async prepare(refs, timeout) {
-      const unread = refs.filter(ref => ref.kind === 'ConfigMap' && configMaps?.known(ref) !== true);
-      if (unread.length > 0) await configMaps?.refresh(unread, timeout);
+      // also where it was read before: whoever has just changed it may have done so a moment ago
+      const named = refs.filter(ref => ref.kind === 'ConfigMap');
+      if (named.length > 0) await configMaps?.refresh(named, timeout);
     },
     stop() {
       configMaps?.stop();
