@@ -168,6 +168,15 @@ describe('installed by helm', () => {
     expect(await may('patch', 'validatingwebhookconfigurations/waywarden')).toBe('yes');
   });
 
+  it('says what to do where its Secret is gone', async () => {
+    expect((await cluster.kubectl('delete', 'secret', 'waywarden-certificates', '-n', 'waywarden')).code).toBe(0);
+    const client = await connect({ kubeconfig: await cluster.kubeconfigFor('waywarden', 'waywarden') });
+    const options = { client, namespace: 'waywarden', service: 'waywarden', secret: 'waywarden-certificates' };
+    await expect(clusterCertificates({ ...options, configurations: 'waywarden', patience: 300 })).rejects.toThrow(
+      'there is no Secret waywarden/waywarden-certificates, and the guard may not make one: apply its manifest again',
+    );
+  });
+
   it('takes everything away again', async () => {
     expect((await helm(cluster, 'uninstall', 'waywarden', '-n', 'waywarden')).code).toBe(0);
     for (const path of [VALIDATING, MUTATING]) expect((await cluster.api.send('GET', path)).status).toBe(404);

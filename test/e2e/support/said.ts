@@ -7,7 +7,7 @@ export interface Said {
 
 const DENIED = /admission webhook "[a-z]+\.(validate|mutate)\.waywarden\.dev" denied the request/;
 /** A finding's warning ends with its id; what the guard says of itself begins with its name. */
-const WARNED = /^Warning: (waywarden: .*|.*\[[a-z0-9-]+\/[a-z0-9-]+\])$/m;
+const WARNED = /^Warning: (waywarden: .*|.*\[[a-z0-9-]+\/[a-z0-9.-]+\])$/m;
 
 /** What kubectl printed, as a verdict. */
 export function saidBy(code: number, stderr: string): Said {

@@ -7,8 +7,10 @@ import { collectionPath, type Manifest } from '../../harness/objects.ts';
 import { until } from '../../harness/wait.ts';
 
 const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
-/** Groups whose definitions a case may describe, and of which it then describes all. */
-const DESCRIBED = /(^|\.)(gateway\.networking\.k8s\.io|inference\.networking\.(x-)?k8s\.io)$/;
+const GATEWAY_API = 'gateway.networking.k8s.io';
+/** Definitions come in bundles: where a case describes one of a bundle and none of the others, those are not there. */
+const bundleIn = (group: string) =>
+  /^inference\./.test(group) ? 'inference' : group === GATEWAY_API ? group : undefined;
 /** Namespaces that are not a case's to change. */
 const FIXED = new Set(['default', 'kube-system', 'kube-public', 'kube-node-lease', 'waywarden']);
 
@@ -26,8 +28,8 @@ interface There {
 }
 
 export interface World {
-  /** Makes the cluster what these objects say. Rejects with {@link NotHeld} where the API server will not have one of them. */
-  become(objects: readonly JsonObject[], input: JsonObject, missing?: string): Promise<void>;
+  /** Makes the cluster what these objects say; true where a ConfigMap had to change. Rejects with {@link NotHeld} where the API server will not have one of them. */
+  become(objects: readonly JsonObject[], input: JsonObject, missing?: string): Promise<boolean>;
   /** What a client would send for the object of a case. Rejects with {@link NotHeld} where its kind is not served. */
   sent(object: JsonObject): Promise<JsonObject>;
   /** Takes away what a case wrote itself. */
@@ -77,7 +79,7 @@ function looseDefinition(group: string, kind: string, versions: readonly string[
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
-    metadata: { name: `${plural}.${group}` },
+    metadata: { name: `${plural}.${group}`, annotations: { 'api-approved.kubernetes.io': 'unapproved, for a test' } },
     spec: {
       group,
       scope: namespaced ? 'Namespaced' : 'Cluster',
@@ -148,8 +150,10 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
     const apiVersion = text(object['apiVersion']) ?? '';
     const [group = '', version = ''] = apiVersion.split('/');
     const kind = text(object['kind']) ?? '';
-    if (version === '' || [...originals.keys()].some(name => name.endsWith(`.${group}`)))
-      throw new NotHeld(`the API server does not serve ${kind} of ${apiVersion}`);
+    const known = [...originals.values()].some(
+      one => at(one, 'spec', 'group') === group && at(one, 'spec', 'names', 'kind') === kind,
+    );
+    if (version === '' || known) throw new NotHeld(`the API server does not serve ${kind} of ${apiVersion}`);
     const definition = looseDefinition(group, kind, [version], at(object, 'metadata', 'namespace') !== undefined);
     const { status, body } = await api.send('POST', CRDS, definition);
     if (status >= 400 && status !== 409) throw new NotHeld(text(at(body, 'message')) ?? `${status}`);
@@ -199,15 +203,22 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
     if (at(object, 'metadata', 'deletionTimestamp') !== undefined) await api.send('DELETE', path);
   }
 
-  async function definitionsBecome(described: readonly JsonObject[], missing: string | undefined): Promise<void> {
-    const groups = described.length > 0;
+  async function definitionsBecome(
+    described: readonly JsonObject[],
+    needed: ReadonlySet<string>,
+    missing: string | undefined,
+  ): Promise<void> {
+    const bundles = new Set(described.map(one => bundleIn(text(at(one, 'spec', 'group')) ?? '')));
     for (const [name, original] of originals) {
       const group = text(at(original, 'spec', 'group')) ?? '';
       const own = described.find(one => nameOf(one) === name);
       const wanted =
         own !== undefined
           ? JSON.stringify(asDescribed(original, own))
-          : name === missing || (groups && DESCRIBED.test(group))
+          : name === missing ||
+              (bundleIn(group) !== undefined &&
+                bundles.has(bundleIn(group)) &&
+                !needed.has(`${text(at(original, 'spec', 'names', 'kind'))}.${group}`))
             ? 'absent'
             : undefined;
       if (changed.get(name) === wanted) continue;
@@ -237,7 +248,11 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
 
   return {
     async become(objects, input, missing) {
-      const crds = JSON.stringify([objects.filter(isCrd), missing]);
+      const crds = JSON.stringify([
+        objects.filter(isCrd),
+        missing,
+        objects.some(isCrd) ? identify(input)?.kind : undefined,
+      ]);
       if (crds !== described0)
         for (const [key, { path }] of [...there]) {
           await remove(path);
@@ -245,13 +260,16 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
         }
       described0 = crds;
       const wanted = new Map(objects.filter(one => !isCrd(one)).map(object => [keyOf(object), object]));
+      let configMaps = false;
       for (const [key, { path, json }] of [...there]) {
         const same = wanted.get(key);
         if (same !== undefined && JSON.stringify(same) === json) continue;
+        configMaps ||= key.startsWith('ConfigMap/');
         await remove(path);
         there.delete(key);
       }
-      await definitionsBecome(objects.filter(isCrd), missing);
+      const needed = [...objects, input].map(object => identify(object)?.kind ?? '');
+      await definitionsBecome(objects.filter(isCrd), new Set(needed), missing);
       const described = new Map<string, JsonObject>();
       for (const object of [...wanted.values(), input]) {
         if (object['kind'] === 'Namespace' && object !== input) described.set(nameOf(object), object);
@@ -281,6 +299,7 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
       }
       for (const object of wanted.values()) {
         if (object['kind'] !== 'Namespace' && !there.has(keyOf(object))) {
+          configMaps ||= object['kind'] === 'ConfigMap';
           try {
             await put(object);
           } catch (error) {
@@ -289,6 +308,7 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
           }
         }
       }
+      return configMaps;
     },
     async sent(object) {
       if (isCrd(object)) {
