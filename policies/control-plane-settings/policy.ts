@@ -43,6 +43,15 @@ function holdsSettings(subject: Meta): boolean {
   );
 }
 
+/** True for istiod, ztunnel and istio-cni: whatever of theirs changes may be a setting. */
+function isComponent(object: Meta | undefined): boolean {
+  const component = (object as Workload | undefined)?.component;
+  return component !== undefined && component !== 'gateway';
+}
+
+/** Kinds of which an istiod that ignores them is judged by whether anything of them is there. */
+const IGNORABLE: ReadonlySet<GroupKind> = new Set([...SECURITY_KINDS, 'Gateway.gateway.networking.k8s.io']);
+
 function* all(mesh: Mesh, kinds: readonly Kind[], namespace?: string): Iterable<ObjectRef | typeof PAUSE> {
   let count = 0;
   for (const kind of kinds) {
@@ -169,8 +178,7 @@ export const controlPlaneSettings = definePolicy({
       yield* ignoringIstiods(after);
       return;
     }
-    const components = [change.before, change.after].map(object => (object as Workload | undefined)?.component);
-    if (touchesControlPlane(change) || OPERATORS.has(kind) || components.some(one => one !== undefined)) {
+    if (touchesControlPlane(change) || OPERATORS.has(kind) || isComponent(change.before) || isComponent(change.after)) {
       yield* settings(after);
       if (!touchesControlPlane(change)) return;
       let count = 0;
@@ -184,8 +192,9 @@ export const controlPlaneSettings = definePolicy({
       if (reachOf(before) !== reachOf(after)) yield* all(after, SECURITY_KINDS);
     }
     // what an istiod ignores is worse where something of it is there
-    const uses = [change.before, change.after].some(object => object !== undefined && namesWaypoint(object));
-    if (uses || SECURITY_KINDS.some(one => one === kind) || kind === 'Gateway.gateway.networking.k8s.io')
-      yield* ignoringIstiods(after);
+    const uses =
+      (change.before !== undefined && namesWaypoint(change.before)) ||
+      (change.after !== undefined && namesWaypoint(change.after));
+    if (uses || IGNORABLE.has(kind)) yield* ignoringIstiods(after);
   },
 });

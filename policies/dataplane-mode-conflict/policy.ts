@@ -151,8 +151,11 @@ function* workloadsIn(mesh: Mesh, namespace?: string): Iterable<ObjectRef | type
 }
 
 function touchesDataPlane(change: Change): boolean {
-  const component = (object: Meta | undefined) => (object as Workload | undefined)?.component;
-  return [change.before, change.after].some(object => ['ztunnel', 'istio-cni'].includes(component(object) ?? ''));
+  const agent = (object: Meta | undefined) => {
+    const component = (object as Workload | undefined)?.component;
+    return component === 'ztunnel' || component === 'istio-cni';
+  };
+  return agent(change.before) || agent(change.after);
 }
 
 export const dataplaneModeConflict = definePolicy({

@@ -177,8 +177,10 @@ function* onInjectAnnotation(workload: Workload, place: Place, { mesh }: CheckCo
 
 function* onPlace(subject: Meta, place: Place, context: CheckContext<unknown>): Iterable<Report<Id>> {
   const { kind, labels, annotations, path } = place;
+  let paired = false;
   for (const key in labels) {
     const { label, annotation, likely } = knowledgeOf(key);
+    if (label?.needs !== undefined) paired = true;
     if (label !== undefined) yield* onValue(subject, place, label, labels[key] ?? '', 'labels', context);
     else if (annotation !== undefined && annotation.quiet === undefined && annotation.status === undefined) {
       if (!annotation.kinds.includes(kind) || annotations[key] !== undefined) continue;
@@ -212,6 +214,7 @@ function* onPlace(subject: Meta, place: Place, context: CheckContext<unknown>): 
       };
     } else if (likely !== undefined) yield misspelled(key, likely, pointer(...path, 'annotations', key));
   }
+  if (!paired) return;
   for (const [half, other] of HALVES) {
     if (labels[half] === undefined || labels[other] !== undefined) continue;
     if (knowledgeOf(half).label?.kinds.includes(kind) !== true) continue;

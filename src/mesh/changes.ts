@@ -11,5 +11,7 @@ const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 export function touchesControlPlane({ ref, before, after }: Change): boolean {
   if (ref.kind === WEBHOOKS) return true;
   if (ref.kind === 'ConfigMap') return ref.name === 'istio' || ref.name.startsWith('istio-');
-  return [before, after].some(object => (object as Workload | undefined)?.component === 'istiod');
+  return (
+    (before as Workload | undefined)?.component === 'istiod' || (after as Workload | undefined)?.component === 'istiod'
+  );
 }
