@@ -72,6 +72,10 @@ export function secretStore(client: KubeClient, namespace: string, name: string)
       if (answer.status === 200 || answer.status === 201) return true;
       // 404: it went away between reading and writing
       if (answer.status === 409 || (answer.status === 404 && object !== undefined)) return false;
+      if (answer.status === 403 && object === undefined)
+        throw new Error(
+          `there is no Secret ${namespace}/${name}, and the guard may not make one: apply its manifest again`,
+        );
       throw new Error(refusal(answer.status, answer.body));
     },
   };
