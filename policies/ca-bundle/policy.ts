@@ -90,7 +90,7 @@ function* onCertificates({ ca }: Secret, { days }: Options, now: number): Iterab
       key: 'chain',
       about: 'chain',
       effect: `${fault}: istiod does not start`,
-      fix: 'put a CA certificate, its key, and the chain to its root into one set, and try it with openssl verify',
+      fix: 'a CA certificate, its key and its chain to the root belong together; try openssl verify',
       evidence: [],
       ...(ca.fault === undefined ? { because: `today is ${day(now)}` } : {}),
       path,
@@ -124,7 +124,7 @@ function* onLists({ files, ca }: Secret, planes: readonly ControlPlane[]): Itera
       finding: 'crl-in-tls-layout',
       key: CRL_FILE,
       effect: `${CRL_FILE} beside tls.crt is not read: revoked certificates stay good`,
-      fix: `use the layout with ${ISTIO_FILES.join(', ')}, which takes revocation lists`,
+      fix: `use ${ISTIO_FILES.join(', ')} instead`,
       evidence: [],
       path,
     };
@@ -138,8 +138,8 @@ function* onLists({ files, ca }: Secret, planes: readonly ControlPlane[]): Itera
   yield {
     finding: 'crl-incomplete',
     key: CRL_FILE,
-    effect: `${ca.crlFault}: istiod does not start, every CA of the chain needs a list of its own`,
-    fix: `put a list of each CA in cert-chain.pem into ${CRL_FILE}, each CA with cRLSign`,
+    effect: `${ca.crlFault}: istiod does not start`,
+    fix: `put a list of every CA in cert-chain.pem into ${CRL_FILE}, each with cRLSign`,
     evidence: [],
     certain: planes.length === 0 || planes.every(plane => atLeast(plane.release, '1.27') === true),
     path,

@@ -135,7 +135,7 @@ export function* onIstiod(istiod: Workload, { mesh }: CheckContext<unknown>): It
       effect: matters
         ? `istiod ignores every ${splitGroupKind(kind).kind}${kind === GATEWAY ? ': no waypoint is bound' : ', so that none is enforced'}`
         : `istiod ignores every ${splitGroupKind(kind).kind}`,
-      fix: `take ${crd} out of ${IGNORE}, or name it in ${INCLUDE}`,
+      fix: `take ${crd} out of ${IGNORE}`,
       evidence: used === undefined ? [] : [used],
       action: used === undefined ? 'warn' : 'deny',
       certain: ignores(plane, crd) === true,
@@ -157,7 +157,7 @@ export function* onIgnored(subject: Meta, { mesh }: CheckContext<unknown>): Iter
     finding: 'resources-ignored',
     key: crd,
     effect: `istiod is told to ignore every ${splitGroupKind(subject.kind).kind}: this one is not enforced`,
-    fix: `take ${crd} out of ${IGNORE} of istiod, or name it in ${INCLUDE}`,
+    fix: `take ${crd} out of ${IGNORE}`,
     evidence: first.deployment === undefined ? [] : [ref(first.deployment)],
     because: `${IGNORE}=${first.env[IGNORE]}`,
     action: 'deny',

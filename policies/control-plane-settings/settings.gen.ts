@@ -1428,7 +1428,7 @@ export const SETTINGS: SettingTable = {
           value: 'true',
         },
       ],
-      effect: 'pods captured before an upgrade keep their old redirection rules',
+      effect: 'pods captured before an upgrade keep old redirection rules',
       source: '1.29 release notes; profile-compatibility-version-1.28.yaml',
     },
     {
@@ -1443,7 +1443,7 @@ export const SETTINGS: SettingTable = {
           value: 'true',
         },
       ],
-      effect: 'DNS of ambient pods is not captured, so ServiceEntries without addresses do not resolve',
+      effect: 'DNS of ambient pods is not captured',
       source: 'manifests/charts/istio-cni/values.yaml',
     },
   ],

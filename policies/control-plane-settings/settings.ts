@@ -57,8 +57,8 @@ export function* onEnv(part: Part, mesh: Mesh): Iterable<Report<SettingId>> {
       yield {
         finding: 'setting-unknown',
         key: name,
-        effect: `no release of Istio reads ${name}; ${likely} is probably meant`,
-        fix: `write ${likely}`,
+        effect: `no release of Istio reads ${name}, which has no effect`,
+        fix: `${likely} is probably meant`,
         evidence: [],
         path,
       };
@@ -201,7 +201,7 @@ export function* onValues(part: Part, mesh: Mesh): Iterable<Report<SettingId>> {
     yield {
       finding: 'default-overridden',
       key: row.key,
-      effect: `${row.key}: ${clip(said.said)} overrides the default of ${newest.from}: ${row.effect ?? 'the new behaviour is off'}`,
+      effect: `${row.key}: ${clip(said.said)}: ${row.effect ?? 'the new behaviour is off'}`,
       fix: `remove ${row.key}, unless it is meant`,
       evidence: [],
       path: said.path,

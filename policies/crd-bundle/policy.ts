@@ -120,7 +120,7 @@ export const crdBundle = definePolicy({
         finding: 'drops-stored-version',
         key: stored,
         effect: `objects are stored as ${stored}, which it drops: the API server refuses the CRD`,
-        fix: `keep ${stored} with served: false, rewrite the objects, then take it out of status.storedVersions`,
+        fix: `keep ${stored} with served: false until status.storedVersions no longer has it`,
         evidence: [],
         because: `status.storedVersions: ${crd.storedVersions.join(', ')}`,
         path: pointer('spec', 'versions'),

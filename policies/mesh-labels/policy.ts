@@ -222,7 +222,7 @@ function* onPlace(subject: Meta, place: Place, context: CheckContext<unknown>): 
       finding: 'half-a-pair',
       key: half,
       effect: `${half} does nothing without ${other} on the same object`,
-      fix: `add the label ${other} with the name of the waypoint, or remove ${half}`,
+      fix: `add ${other} with the name of the waypoint, or remove it`,
       evidence: [],
       path: pointer(...path, 'labels', half),
     };
