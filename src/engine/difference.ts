@@ -130,6 +130,10 @@ export async function difference(question: Question): Promise<Answer> {
   let unfinished = false;
   let unchecked = 0;
 
+  // what stands in a Namespace that goes, goes with it
+  const leaving = new Set(
+    changes.filter(({ ref, after: is }) => ref.kind === 'Namespace' && is === undefined).map(({ ref }) => ref.name),
+  );
   const objects = changes.map(change => change.after ?? change.before);
   const circumstances: Omit<Circumstances, 'elsewhere'> = {
     mesh: after,
@@ -142,7 +146,7 @@ export async function difference(question: Question): Promise<Answer> {
 
   function* reportsOn(task: Task, mesh: Mesh, note: boolean): Work<readonly Report[] | undefined> {
     const object = mesh.object(task.subject);
-    if (object === undefined || terminating(mesh, object)) return [];
+    if (object === undefined || terminating(mesh, object) || leaving.has(object.namespace)) return [];
     const request = task.own && note ? requests?.get(refKey(task.subject)) : undefined;
     const context: CheckContext<unknown> = {
       mesh,

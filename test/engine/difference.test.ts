@@ -10,13 +10,13 @@ import type { Change } from '../../src/mesh/mesh.ts';
 import { overlay } from '../../src/mesh/overlay.ts';
 import { createStore } from '../../src/mesh/store.ts';
 
-/** A policy of the test's own: Services want an `owner` label, or their namespace one. */
+/** A policy of the test's own: Services want an `owner` label, or their namespace one, or a ConfigMap called owner. */
 function ownedServices(extra: Partial<Report> = {}): Policy {
   return definePolicy({
     id: 'owned-services',
     title: 'Services have an owner',
     subjects: ['Service'],
-    reads: ['Namespace', 'Pod'],
+    reads: ['Namespace', 'ConfigMap', 'Pod'],
     findings: {
       unowned: { action: 'deny', seen: ['validate', 'files', 'audit'], doc: 'nobody owns it' },
       promised: { action: 'warn', seen: ['validate', 'files', 'audit'], doc: 'an owner is promised' },
@@ -24,7 +24,10 @@ function ownedServices(extra: Partial<Report> = {}): Policy {
     options: z.object({}),
     *check(subject: Meta, { mesh }: CheckContext<object>) {
       yield PAUSE;
-      const owner = subject.labels['owner'] ?? mesh.get('Namespace', '', subject.namespace)?.labels['owner'];
+      const owner =
+        subject.labels['owner'] ??
+        mesh.get('Namespace', '', subject.namespace)?.labels['owner'] ??
+        mesh.get('ConfigMap', subject.namespace, 'owner')?.name;
       const about = {
         key: 'owner',
         about: 'owner',
@@ -37,6 +40,7 @@ function ownedServices(extra: Partial<Report> = {}): Policy {
     },
     *affected(change, { after }) {
       if (change.ref.kind === 'Namespace') for (const service of after.list('Service', change.ref.name)) yield service;
+      if (change.ref.kind === 'ConfigMap') yield* after.list('Service', change.ref.namespace);
     },
   }) as Policy;
 }
@@ -89,11 +93,50 @@ test('a change elsewhere reports what it makes worse, and only that', async () =
 });
 
 test('a deletion warns, unless the settings say that it is refused', async () => {
-  const stored = [namespace({ owner: 'me' }), service('a')];
-  const change = { before: namespace({ owner: 'me' }) };
+  const owner = project('ConfigMap', 'shop', { metadata: { name: 'owner' } });
+  const stored = [namespace(), owner, service('a')];
+  const change = { before: owner };
   expect(told(await ask(stored, change))).toEqual(['a unowned warn new']);
   expect(told(await ask(stored, change, { settings: { ...DEFAULT_SETTINGS, onDelete: 'deny' } }))).toEqual([
     'a unowned deny new',
+  ]);
+});
+
+test('what stands in a namespace that is deleted goes with it', async () => {
+  expect(told(await ask([namespace({ owner: 'me' }), service('a')], { before: namespace({ owner: 'me' }) }))).toEqual(
+    [],
+  );
+});
+
+test('a promise in the place of what worked is a loss', async () => {
+  const instead: Report = {
+    finding: 'unowned',
+    key: 'owner',
+    effect: 'its owner left',
+    fix: 'keep the owner',
+    evidence: [],
+  };
+  const policy = ownedServices();
+  const losing: Policy = {
+    ...policy,
+    check: function* (subject, context) {
+      for (const report of policy.check(subject, context)) {
+        yield report === PAUSE || report.finding !== 'promised'
+          ? report
+          : { ...report, lost: { instead, held: was => was.get('Namespace', '', 'shop')?.labels['owner'] === 'me' } };
+      }
+    },
+  };
+  const more = { policies: [losing] };
+  const promised = { after: namespace({ owner: 'soon' }) };
+  const stored = [namespace(), service('a')];
+  expect(told(await ask(stored, { before: namespace({ owner: 'me' }), ...promised }, more))).toEqual([
+    'a unowned deny new',
+  ]);
+  // nothing was held before
+  expect(told(await ask(stored, { before: namespace(), ...promised }, more))).toEqual([]);
+  expect(told(await ask([namespace({ owner: 'soon' })], { after: service('a') }, more))).toEqual([
+    'a promised warn new',
   ]);
 });
 
