@@ -3,7 +3,7 @@ import { type CheckContext, PAUSE } from '../../src/engine/policy.ts';
 import { type ObjectRef, spoken } from '../../src/kube/kind.ts';
 import type { StringMap } from '../../src/kube/labels.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
-import { ambient, enforcerOf, GATEWAY_NAME, judgedByOwner } from '../../src/mesh/enrolment.ts';
+import { ambient, enforcerOf, GATEWAY_NAME, isWaypointWorkload, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
@@ -22,17 +22,19 @@ interface Selected {
   likely?: { readonly workload: Workload; readonly why: string };
   unknown?: { readonly workload: Workload; readonly why: string };
   envoy?: Workload;
-  waypoint?: Workload;
-  /** True where somebody other than a waypoint is selected. */
+  /** A waypoint, or a gateway that istiod keeps selectors from. */
+  unheeding?: Workload;
+  /** True where somebody else is selected. */
   others: boolean;
 }
 
 type Grouped = Map<string, Selected>;
 
-function note(mesh: Mesh, found: Selected, workload: Workload): void {
+function note(mesh: Mesh, found: Selected, workload: Workload, gatewaysHeed: boolean): void {
   const { by, why, likely } = enforcerOf(mesh, workload);
-  if (by === 'waypoint') {
-    found.waypoint ??= workload;
+  const ofGateway = by === 'gateway' && workload.template.labels[GATEWAY_NAME] !== undefined;
+  if (by === 'waypoint' || (ofGateway && !gatewaysHeed)) {
+    found.unheeding ??= workload;
     return;
   }
   found.others = true;
@@ -48,6 +50,7 @@ function* grouped(
   labels: StringMap | undefined,
   namespace: string | undefined,
   needsEnvoy: boolean,
+  gatewaysHeed: boolean,
 ): Generator<typeof PAUSE, Grouped> {
   const groups: Grouped = new Map();
   let steps = 0;
@@ -63,7 +66,7 @@ function* grouped(
     if (group.ztunnel !== undefined && (!needsEnvoy || group.envoy !== undefined)) continue;
     if (mesh.get('Namespace', '', workload.namespace)?.terminating === true) continue;
     if (judgedByOwner(mesh, workload)) continue;
-    note(mesh, group, workload);
+    note(mesh, group, workload, gatewaysHeed);
   }
   return groups;
 }
@@ -147,6 +150,12 @@ function layered(owners: Owners): boolean {
   return owners.ambient.some(plane => flag(plane, 'ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES', false));
 }
 
+/** False where every control plane keeps policies by selector from the pods of Gateway API gateways (on by default). */
+function gatewaysHeedSelectors(owners: Owners): boolean {
+  const { all } = owners;
+  return all.length === 0 || all.some(plane => flag(plane, 'ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY', true));
+}
+
 /** The waypoints whose pods a selector picks, by the labels that istiod gives them: their Deployment need not be in the state. */
 function* waypointsPicked(mesh: Mesh, labels: StringMap, namespace: string | undefined): Iterable<ObjectRef> {
   const name = labels[GATEWAY_NAME];
@@ -157,13 +166,18 @@ function* waypointsPicked(mesh: Mesh, labels: StringMap, namespace: string | und
   }
 }
 
-function onWaypoint(waypoint: ObjectRef, certain: boolean): Found {
+function unheeded(gateway: ObjectRef, waypoint: boolean, certain: boolean): Found {
   return {
     finding: 'target-cannot-bind',
-    key: `selector ${waypoint.namespace}`,
-    effect: 'a waypoint applies no policy that comes by selector: none of these rules is enforced there',
-    fix: 'replace selector by targetRefs: the waypoint Gateway, or the Services behind it',
-    evidence: [waypoint],
+    key: `selector ${gateway.namespace}`,
+    effect: waypoint
+      ? 'a waypoint applies no policy that comes by selector: none of these rules is enforced there'
+      : 'istiod keeps policies by selector from Gateway API gateways: none of these rules is enforced there',
+    fix: waypoint
+      ? 'replace selector by targetRefs: the waypoint Gateway, or the Services behind it'
+      : 'replace selector by targetRefs to the Gateway',
+    evidence: [gateway],
+    ...(waypoint ? {} : { because: 'ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY is false' }),
     certain,
     path: '/spec/selector',
   };
@@ -186,16 +200,20 @@ export function* checkSelected(
   // an ordinary L4 policy: ztunnel does what it says
   if (found.length === 0 && !empty && !limits && !custom && !picky) return;
   const where = root === 'none' ? policy.namespace : undefined;
-  const groups = yield* grouped(mesh, labels, where, custom);
+  const groups = yield* grouped(mesh, labels, where, custom, gatewaysHeedSelectors(owners));
   const here = found.length > 0 || empty || custom || limits;
-  let waypoint: ObjectRef | undefined;
+  let unheeding: ObjectRef | undefined;
+  let isWaypoint = false;
   let others = false;
   let provider = false;
   let rival = false;
   for (const [namespace, selected] of groups) {
     const certain = namespace === policy.namespace || root === 'all';
     others ||= selected.others;
-    waypoint ??= selected.waypoint === undefined ? undefined : ref(selected.waypoint);
+    if (unheeding === undefined && selected.unheeding !== undefined) {
+      unheeding = ref(selected.unheeding);
+      isWaypoint = isWaypointWorkload(mesh, selected.unheeding);
+    }
     if (!here) continue;
     const unsupported = found.filter(misreading => misreading.finding === 'action-not-enforced');
     if (empty && unsupported.length === 0) {
@@ -226,13 +244,17 @@ export function* checkSelected(
   if (limits && !empty && mesh.fact(ambient).state !== 'off') {
     yield* identityRefused(mesh, policy, owners, labels, where);
   }
-  if (picky && !layered(owners)) {
-    for (const one of waypointsPicked(mesh, labels, where)) waypoint ??= one;
-    if (waypoint !== undefined && !others) {
-      yield onWaypoint(waypoint, waypoint.namespace === policy.namespace || root === 'all');
+  if (picky) {
+    for (const one of unheeding === undefined ? waypointsPicked(mesh, labels, where) : []) {
+      unheeding = one;
+      isWaypoint = true;
+      break;
+    }
+    if (unheeding !== undefined && !others && !(isWaypoint && layered(owners))) {
+      yield unheeded(unheeding, isWaypoint, unheeding.namespace === policy.namespace || root === 'all');
     }
   }
-  if (found.length > 0 && groups.size === 0 && waypoint === undefined && !mesh.complete('Pod')) {
+  if (found.length > 0 && groups.size === 0 && unheeding === undefined && !mesh.complete('Pod')) {
     skipped(`which workloads ${spoken(policy)} selects`);
   }
 }
