@@ -146,7 +146,6 @@ export const controlPlaneSettings = definePolicy({
     },
     'image-hub': {
       action: 'warn',
-      since: '1.30',
       seen: ['validate', 'files', 'audit'],
       doc: 'images from a hub that Istio leaves; refused for releases that are not there',
     },
