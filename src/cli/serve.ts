@@ -22,6 +22,7 @@ import {
 } from './cluster.ts';
 import { configFrom } from './config.ts';
 import { followFile } from './follow.ts';
+import { releaseMemory } from './memory.ts';
 import { packageRoot } from './root.ts';
 import { print } from './terminal.ts';
 
@@ -175,6 +176,7 @@ function greeting(source: Source, serving: Serving): string {
 async function guardFiles(source: FileSource, config: Config, call: Call): Promise<Omit<Guarded, 'server'>> {
   let mesh = meshOf(source, config.declared);
   let { declared } = config;
+  releaseMemory();
   return {
     certificate: await certificateOf(call),
     parts: () => ({ mesh }),
@@ -182,8 +184,10 @@ async function guardFiles(source: FileSource, config: Config, call: Call): Promi
     options: { linger: 0 },
     take(next) {
       if (JSON.stringify(next.declared) === JSON.stringify(declared)) return;
+      // read first: where that fails, nothing of the new configuration is taken
+      mesh = meshOf(source, next.declared);
       declared = next.declared;
-      mesh = meshOf(source, declared);
+      releaseMemory();
     },
     stop() {},
   };
@@ -248,9 +252,11 @@ export async function run(words: readonly string[]): Promise<number> {
     configFile === undefined
       ? () => {}
       : followConfig(configFile, logs, next => {
-          settings = settle(next.settings);
           guarded.take(next);
+          settings = settle(next.settings);
         });
+  logs.logger.info({ port: serving.port, healthPort: serving.healthPort }, 'listening');
+  logs.flush();
   process.stderr.write(greeting(source, serving));
   await new Promise<void>(resolve => {
     process.once('SIGTERM', () => resolve());

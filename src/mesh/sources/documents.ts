@@ -11,7 +11,8 @@ import {
   type Tags,
   type Node as YamlNode,
 } from 'yaml';
-import { jsonMembers, jsonMistakeOffset, jsonOffset } from './json-offsets.ts';
+import { list, record, text } from '../../kube/json.ts';
+import { jsonList, jsonMembers, jsonMistakeOffset, jsonOffset } from './json-offsets.ts';
 import { type Mark, parsePlainYaml } from './plain-yaml.ts';
 import { plainScalar } from './scalars.ts';
 
@@ -219,31 +220,86 @@ function jsonMistake(text: string): UnreadableText {
   );
 }
 
-/**
- * The documents of a text, empty ones left out. `json` says that it is meant as JSON, so that its mistakes are told as those
- * of JSON. Throws {@link UnreadableText}.
- */
-export function documentsOf(text: string, json = false): readonly TextDocument[] {
-  return read(text, json).filter(({ value }) => value !== null);
+/** From so many characters on a List is taken apart before its elements are read, so that they are not all in memory at once. */
+const LONG = 1_000_000;
+
+type Head = Readonly<Record<string, unknown>>;
+
+function isList(head: Head): boolean {
+  return text(head['kind'])?.endsWith('List') === true;
 }
 
-function read(text: string, json: boolean): readonly TextDocument[] {
-  const begin = text.trimStart().charAt(0);
-  if (begin === '') return [];
-  if (begin === '{' || begin === '[') {
-    const document = fromJson(text);
-    if (document !== undefined) return [document];
+/** One element of a long List, as a List of one; positions are found in the element alone. */
+function ofList(head: Head, item: unknown, offset: TextDocument['offset']): TextDocument {
+  return { value: { ...head, items: [item] }, offset: ([, , ...rest]) => offset(rest) };
+}
+
+function* longJson(source: string): Generator<TextDocument, boolean> {
+  const list = jsonList(source);
+  if (list === undefined || !isList(list.head)) return false;
+  for (const [start, end] of list.items) {
+    let item: unknown;
+    try {
+      item = JSON.parse(source.slice(start, end)) as unknown;
+    } catch {
+      throw jsonMistake(source);
+    }
+    yield ofList(list.head, item, path => jsonOffset(source, start, path));
   }
-  if (json) throw jsonMistake(text);
-  const chunks = chunksOf(text);
-  if (chunks === undefined) return fullParse(text, 0);
-  return chunks.flatMap(chunk => {
-    if (firstContent(text, chunk) >= chunk.end) return [];
-    const items: number[] = [];
-    const plain = chunk.inline
-      ? undefined
-      : parsePlainYaml(text, { start: chunk.start, end: chunk.end, item: offset => items.push(offset) });
-    if (plain !== undefined) return [{ value: plain.value, offset: plainOffsets(text, chunk, items) }];
-    return fullParse(text.slice(chunk.start, chunk.end), chunk.start);
-  });
+  return true;
+}
+
+function* plainDocuments(source: string, chunk: Chunk): Generator<TextDocument, boolean> {
+  if (chunk.inline) return false;
+  const items: number[] = [];
+  const withoutItems = chunk.end - chunk.start >= LONG;
+  const { start, end } = chunk;
+  const plain = parsePlainYaml(source, { start, end, item: offset => items.push(offset), withoutItems });
+  if (plain === undefined) return false;
+  if (!withoutItems || items.length === 0) {
+    yield { value: plain.value, offset: plainOffsets(source, chunk, items) };
+    return true;
+  }
+  const offset = plainOffsets(source, chunk, items);
+  const head = (record(plain.value) ?? {}) as Head;
+  const read = (index: number) =>
+    list(parsePlainYaml(source, { start: items[index] ?? end, end: items[index + 1] ?? end })?.value)[0];
+  if (isList(head)) {
+    for (let index = 0; index + 1 < items.length; index += 1)
+      yield ofList(head, read(index), path => offset(['items', String(index), ...path]));
+  } else {
+    yield { value: { ...head, items: items.slice(0, -1).map((_, index) => read(index)) }, offset };
+  }
+  return true;
+}
+
+/**
+ * The documents of a text, empty ones left out; of a long List each element as a List of its own. `json` says that it is meant as
+ * JSON, so that its mistakes are told as those of JSON. Throws {@link UnreadableText}.
+ */
+export function* documentsOf(source: string, json = false): Generator<TextDocument> {
+  for (const document of read(source, json)) if (document.value !== null) yield document;
+}
+
+function* read(source: string, json: boolean): Generator<TextDocument> {
+  const begin = /[^\s]/.exec(source)?.[0];
+  if (begin === undefined) return;
+  if (begin === '{' || begin === '[') {
+    if (source.length >= LONG && (yield* longJson(source))) return;
+    const document = fromJson(source);
+    if (document !== undefined) {
+      yield document;
+      return;
+    }
+  }
+  if (json) throw jsonMistake(source);
+  const chunks = chunksOf(source);
+  if (chunks === undefined) {
+    yield* fullParse(source, 0);
+    return;
+  }
+  for (const chunk of chunks) {
+    if (firstContent(source, chunk) >= chunk.end || (yield* plainDocuments(source, chunk))) continue;
+    yield* fullParse(source.slice(chunk.start, chunk.end), chunk.start);
+  }
 }

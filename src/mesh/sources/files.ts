@@ -157,9 +157,9 @@ function locator(file: string, source: string): Locate {
 }
 
 /** The documents of a file. Throws {@link InputError}. */
-function parsed(file: string, source: string, locate: Locate): readonly TextDocument[] {
+function* parsed(file: string, source: string, locate: Locate): Generator<TextDocument> {
   try {
-    return documentsOf(source, /\.json$/i.test(file));
+    yield* documentsOf(source, /\.json$/i.test(file));
   } catch (error) {
     if (!(error instanceof UnreadableText)) throw error;
     const hint = /\{\{[-\s]*[.$a-z/]/i.test(source) ? ' (a template? render it first: helm template)' : '';
@@ -182,7 +182,7 @@ export function readValues(path: string): readonly Value[] {
   const file = displayed(path);
   const source = textIn(path);
   const locate = locator(file, source);
-  return parsed(file, source, locate).map(document => ({
+  return [...parsed(file, source, locate)].map(document => ({
     value: document.value,
     position: pointer => locate(document.offset(pointerParts(pointer ?? ''))),
   }));

@@ -84,6 +84,72 @@ export function jsonOffset(text: string, from: number, path: readonly string[]):
   return offset;
 }
 
+/** The parts of a long List in JSON text: its fields but `items`, and where each item begins and ends. */
+export interface JsonList {
+  readonly head: Readonly<Record<string, unknown>>;
+  readonly items: readonly (readonly [start: number, end: number])[];
+}
+
+/**
+ * Finds the items of a List without making objects of them all. Undefined where the text is not plainly an object with a list of
+ * items; the items themselves are for the caller to parse, and whether they are JSON shows then.
+ */
+export function jsonList(text: string): JsonList | undefined {
+  const parts = ranges(text, 0, '{');
+  if (parts === undefined || parts.end !== text.trimEnd().length) return undefined;
+  const head = Object.create(null) as Record<string, unknown>;
+  let items: JsonList['items'] | undefined;
+  try {
+    for (const { key, start, end } of parts.members) {
+      const name = JSON.parse(key) as string;
+      if (name !== 'items') head[name] = JSON.parse(text.slice(start, end)) as unknown;
+      else {
+        const list = items === undefined ? ranges(text, start, '[') : undefined;
+        if (list === undefined || list.end !== end) return undefined;
+        items = list.members.map(member => [member.start, member.end] as const);
+      }
+    }
+  } catch {
+    return undefined;
+  }
+  return items === undefined ? undefined : { head, items };
+}
+
+interface Ranges {
+  readonly members: readonly { readonly key: string; readonly start: number; readonly end: number }[];
+  /** Behind the closing bracket. */
+  readonly end: number;
+}
+
+/** Where the members of an object or list stand; undefined where what is between them is not as it must be. */
+function ranges(text: string, from: number, open: '{' | '['): Ranges | undefined {
+  let at = skipSpace(text, from);
+  if (text.charAt(at) !== open) return undefined;
+  const close = open === '{' ? '}' : ']';
+  const members: Ranges['members'][number][] = [];
+  at = skipSpace(text, at + 1);
+  if (text.charAt(at) === close) return { members, end: at + 1 };
+  for (;;) {
+    let key = '';
+    if (open === '{') {
+      if (text.charCodeAt(at) !== QUOTE) return undefined;
+      const behind = skipString(text, at);
+      key = text.slice(at, behind);
+      at = skipSpace(text, behind);
+      if (text.charAt(at) !== ':') return undefined;
+      at = skipSpace(text, at + 1);
+    }
+    const end = skipValue(text, at);
+    if (end === at) return undefined;
+    members.push({ key, start: at, end });
+    at = skipSpace(text, end);
+    const next = text.charAt(at);
+    if (next === close) return { members, end: at + 1 };
+    if (next !== ',') return undefined;
+    at = skipSpace(text, at + 1);
+  }
+}
+
 const TOKEN =
   /[ \t\r\n]*(?:("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null)|([{}[\],:]))/y;
 

@@ -14,6 +14,13 @@ export interface PlainYamlOptions {
   readonly mark?: Mark;
   /** Told of each element of the list under the key `items` of the outermost mapping: the offset of its dash; at last of what follows the list. */
   readonly item?: (offset: number) => void;
+  /** Leaves those elements out of the value: they are only looked at. */
+  readonly withoutItems?: boolean;
+}
+
+/** A part of a text that does not keep the whole text in memory: V8 makes a long slice a view of what it was cut from. */
+function ownCopy(part: string): string {
+  return part.length < 13 ? part : ` ${part}`.slice(1);
 }
 
 const GIVE_UP = Symbol('not plain YAML');
@@ -118,7 +125,7 @@ export function parsePlainYaml(text: string, options: PlainYamlOptions = {}): { 
       }
       const raw = text.slice(position + 1, at);
       position = at + 1;
-      return raw.includes("''") ? raw.replaceAll("''", "'") : raw;
+      return ownCopy(raw.includes("''") ? raw.replaceAll("''", "'") : raw);
     }
     let escapes = false;
     for (;;) {
@@ -135,7 +142,7 @@ export function parsePlainYaml(text: string, options: PlainYamlOptions = {}): { 
     }
     const raw = text.slice(position + 1, at);
     position = at + 1;
-    if (!escapes) return raw;
+    if (!escapes) return ownCopy(raw);
     try {
       return JSON.parse(`"${raw}"`) as string;
     } catch {
@@ -175,7 +182,7 @@ export function parsePlainYaml(text: string, options: PlainYamlOptions = {}): { 
     position = at;
     while (at > start && text.charCodeAt(at - 1) === SPACE) at -= 1;
     if (at === start) giveUp();
-    return text.slice(start, at);
+    return ownCopy(text.slice(start, at));
   }
 
   /** An unquoted key as the text that it becomes in JSON; words and unusual numbers are for the full parser. */
@@ -290,8 +297,7 @@ export function parsePlainYaml(text: string, options: PlainYamlOptions = {}): { 
     // an empty scalar, and a text that ends in the middle of a line: the full parser knows
     if (width < 0 || (at >= end && text.charCodeAt(end - 1) !== NEWLINE)) giveUp();
     content(Math.min(at, end));
-    if (chomp === 'keep') return lines + blank;
-    return chomp === 'strip' ? lines.slice(0, -1) : lines;
+    return ownCopy(chomp === 'keep' ? lines + blank : chomp === 'strip' ? lines.slice(0, -1) : lines);
   }
 
   /** A value that begins on the line of its key or dash; its lines stand deeper than `parent`. */
@@ -403,6 +409,7 @@ export function parsePlainYaml(text: string, options: PlainYamlOptions = {}): { 
         value = block();
       } else value = inline(column);
       each?.(dash);
+      if (each !== undefined && options.withoutItems === true) continue;
       items.push(value);
       mark?.(items, items.length - 1, offset);
     }
