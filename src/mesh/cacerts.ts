@@ -27,6 +27,8 @@ const BLOCK = /-----BEGIN ([A-Z0-9 ]+)-----([\s\S]*?)-----END \1-----/g;
 /** More certificates than anybody has; a bundle with more is not searched any further. */
 const ENOUGH = 64;
 const DEPTH = 8;
+/** Signatures to verify for one Secret at most: certificates that all sign each other would take for ever. */
+const VERIFICATIONS = 400;
 
 interface PemBlock {
   readonly type: string;
@@ -55,9 +57,15 @@ function pool(pem: string): readonly X509Certificate[] {
   return blocksOf(pem).flatMap(block => (block.type === 'CERTIFICATE' ? (certificate(block) ?? []) : []));
 }
 
-function issued(issuer: X509Certificate, subject: X509Certificate): boolean {
+/** Verifications that are left. */
+type Budget = { left: number };
+
+function issued(issuer: X509Certificate, subject: X509Certificate, budget: Budget): boolean {
+  if (budget.left <= 0) return false;
   try {
-    return issuer.ca && subject.checkIssued(issuer) && subject.verify(issuer.publicKey);
+    if (!issuer.ca || !subject.checkIssued(issuer)) return false;
+    budget.left -= 1;
+    return subject.verify(issuer.publicKey);
   } catch {
     return false;
   }
@@ -71,6 +79,7 @@ function pathTo(
   roots: readonly X509Certificate[],
   intermediates: readonly X509Certificate[],
   way: readonly X509Certificate[],
+  budget: Budget,
 ): readonly X509Certificate[] | undefined {
   const last = way.at(-1);
   if (last === undefined || way.length > DEPTH) return undefined;
@@ -79,10 +88,10 @@ function pathTo(
   const consider = (found: readonly X509Certificate[] | undefined) => {
     if (found !== undefined && (best === undefined || until(found) > until(best))) best = found;
   };
-  for (const root of roots) if (issued(root, last)) consider([...way, root]);
+  for (const root of roots) if (issued(root, last, budget)) consider([...way, root]);
   for (const next of intermediates) {
-    if (!way.some(one => one.raw.equals(next.raw)) && issued(next, last))
-      consider(pathTo(roots, intermediates, [...way, next]));
+    if (!way.some(one => one.raw.equals(next.raw)) && issued(next, last, budget))
+      consider(pathTo(roots, intermediates, [...way, next], budget));
   }
   return best;
 }
@@ -148,14 +157,15 @@ export function caFacts(files: Readonly<Record<string, string>>): CaFacts | unde
   if (signing === undefined) return { ...complete, fault: `${names.cert} holds no certificate that can be read` };
   const roots = pool(file(names.root));
   if (roots.length === 0) return { ...complete, fault: `${names.root} holds no certificate that can be read` };
-  const way = pathTo(roots, pool(chainText), [signing]);
+  const budget = { left: VERIFICATIONS };
+  const way = pathTo(roots, pool(chainText), [signing], budget);
   const chain = (way ?? [signing]).map(one => ({
     subject: common(one),
     notBefore: Date.parse(one.validFrom),
     notAfter: Date.parse(one.validTo),
   }));
   const fault =
-    way === undefined
+    way === undefined && budget.left > 0
       ? `${names.cert} does not lead to a certificate in ${names.root}`
       : (keyFault(file(names.key), names.key, signing) ??
         (signing.ca ? undefined : `${names.cert} is no CA certificate`));
