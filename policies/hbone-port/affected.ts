@@ -6,15 +6,16 @@ import { type LabelSelector, NO_STRINGS, type StringMap, selects } from '../../s
 import { ambient, cniSettings, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { NETWORK_POLICY } from '../../src/mesh/kinds/network.ts';
+import { NETWORK_POLICY, type NetworkPolicy, type NetworkPolicyRule } from '../../src/mesh/kinds/network.ts';
 import { AUTHORIZATION_POLICY } from '../../src/mesh/kinds/security.ts';
 import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Fact, Mesh } from '../../src/mesh/mesh.ts';
-import { NAME_LABEL, selectsAll } from '../../src/mesh/networkpolicy.ts';
+import { NAME_LABEL, ruleHasPort, selectsAll } from '../../src/mesh/networkpolicy.ts';
 import { controlPlanes, rootNamespaces } from '../../src/mesh/releases.ts';
 import { candidatesOf, isGatewayName, namersOf } from '../../src/mesh/waypoints.ts';
 import { CILIUM_POLICY, cilium } from './ingress.ts';
 import { isEveryPod, ref } from './peers.ts';
+import { HBONE } from './pods.ts';
 
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const WORKLOADS: readonly string[] = WORKLOAD_KINDS;
@@ -32,14 +33,29 @@ interface Mentions {
   readonly others: readonly { readonly namespaces: LabelSelector; readonly mentions: readonly Mention[] }[];
 }
 
-/** The policies that speak of pods of other namespaces. Those that mean every pod of the cluster ask nothing of any. */
+/**
+ * The rules of a policy for which it matters who a peer is: those that leave 15008 out, and those to which pods are let out on any
+ * port, since a waypoint may stand before them. Names of ports count as something else.
+ */
+function* asking(policy: NetworkPolicy): Iterable<NetworkPolicyRule> {
+  const numbers = (rule: NetworkPolicyRule) => rule.ports.filter(({ port }) => typeof port !== 'string');
+  const opens = (rule: NetworkPolicyRule) => ruleHasPort({ peers: [], ports: numbers(rule) }, HBONE, undefined);
+  for (const rule of policy.ingress ?? []) {
+    if (rule.ports.length > 0 && (numbers(rule).length === 0 || !opens(rule))) yield rule;
+  }
+  for (const rule of policy.egress ?? []) {
+    if (rule.ports.length === 0 || numbers(rule).length === 0 || !opens(rule)) yield rule;
+  }
+}
+
+/** The policies for which pods of other namespaces matter. Those that mean every pod of the cluster ask nothing of any. */
 const mentions: Fact<Mentions> = {
   name: 'networkPolicyMentions',
   compute(mesh) {
     const named = new Map<string, Mention[]>();
     const others = new Map<string, { namespaces: LabelSelector; mentions: Mention[] }>();
     for (const policy of mesh.list(NETWORK_POLICY)) {
-      for (const { peers } of [...(policy.ingress ?? []), ...(policy.egress ?? [])]) {
+      for (const { peers } of asking(policy)) {
         for (const peer of peers) {
           const { namespaceSelector: namespaces, podSelector: pods } = peer;
           if (namespaces === undefined || isEveryPod(peer)) continue;

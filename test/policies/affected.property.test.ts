@@ -494,6 +494,138 @@ const authorization: Maker = random =>
     },
   );
 
+/**
+ * A client, a Service and a waypoint between them, with policies that may keep one of them out. Each maker makes another state of
+ * the same object, so that a change is one that matters.
+ */
+function scene(random: Random): readonly Maker[] {
+  const home = random.pick(NAMESPACES);
+  const away = random.pick(NAMESPACES);
+  const place = random.pick([home, away]);
+  const bound: Maker = chance => ({
+    'istio.io/use-waypoint': chance.pick(['waypoint', 'waypoint', 'none']),
+    ...(chance.chance(0.8) ? { 'istio.io/use-waypoint-namespace': place } : {}),
+  });
+  const namespaced =
+    (name: string): Maker =>
+    chance =>
+      object('v1', 'Namespace', {
+        name,
+        labels: {
+          'kubernetes.io/metadata.name': name,
+          ...(chance.chance(0.85) ? { 'istio.io/dataplane-mode': 'ambient' } : {}),
+          ...(chance.chance(0.6) ? { team: chance.pick(['a', 'b']) } : {}),
+          ...(chance.chance(0.3) ? bound(chance) : {}),
+        },
+      });
+  const deployed =
+    (app: string, namespace: string): Maker =>
+    chance =>
+      object(
+        'apps/v1',
+        'Deployment',
+        { name: app, namespace },
+        {
+          spec: template(
+            { app, ...(chance.chance(0.15) ? { 'istio.io/dataplane-mode': 'none' } : {}) },
+            {
+              containers: [
+                { name: 'app', image: 'app:1', ports: [{ name: 'http', containerPort: chance.pick([8080, 8081]) }] },
+              ],
+            },
+          ),
+        },
+      );
+  const served =
+    (app: string, namespace: string): Maker =>
+    chance =>
+      object(
+        'v1',
+        'Service',
+        { name: app, namespace, labels: chance.chance(0.6) ? bound(chance) : {} },
+        { spec: { selector: { app }, ports: [{ port: 80, targetPort: chance.pick([8080, 8081]) }] } },
+      );
+  const waypoint: Maker = chance =>
+    object(
+      'gateway.networking.k8s.io/v1',
+      'Gateway',
+      { name: 'waypoint', namespace: place, labels: chance.chance(0.3) ? { app: 'api' } : {} },
+      {
+        spec: {
+          gatewayClassName: 'istio-waypoint',
+          listeners: [
+            {
+              name: 'mesh',
+              port: 15008,
+              protocol: 'HBONE',
+              allowedRoutes: { namespaces: { from: chance.pick(['All', 'All', 'Same']) } },
+            },
+          ],
+        },
+        status: chance.chance(0.85) ? { addresses: [{ value: '10.96.0.9' }] } : {},
+      },
+    );
+  const only = (app: string, namespace: string): Entries => ({
+    namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
+    podSelector: { matchLabels: { app } },
+  });
+  const isolating: Maker = chance =>
+    object(
+      'networking.k8s.io/v1',
+      'NetworkPolicy',
+      { name: 'web', namespace: home },
+      {
+        spec: {
+          podSelector: { matchLabels: { app: 'web' } },
+          policyTypes: ['Ingress'],
+          ingress: [
+            {
+              from: [
+                chance.pick([
+                  only('api', away),
+                  { namespaceSelector: { matchLabels: { team: chance.pick(['a', 'b']) } } },
+                  { podSelector: {} },
+                ]),
+              ],
+              ...(chance.chance(0.4) ? { ports: ports(chance) } : {}),
+            },
+          ],
+        },
+      },
+    );
+  const confining: Maker = chance =>
+    object(
+      'networking.k8s.io/v1',
+      'NetworkPolicy',
+      { name: 'api', namespace: away },
+      {
+        spec: {
+          podSelector: { matchLabels: { app: 'api' } },
+          policyTypes: ['Egress'],
+          egress: [
+            {
+              to: [chance.pick([only('web', home), { namespaceSelector: { matchLabels: { team: 'a' } } }])],
+              ...(chance.chance(0.5) ? { ports: ports(chance) } : {}),
+            },
+          ],
+        },
+      },
+    );
+  return [
+    istiod,
+    ztunnel,
+    namespaced(home),
+    namespaced(away),
+    deployed('web', home),
+    deployed('api', away),
+    served('web', home),
+    served('api', away),
+    waypoint,
+    isolating,
+    confining,
+  ];
+}
+
 const MAKERS: readonly (readonly [Maker, number])[] = [
   [istiod, 1],
   [ztunnel, 3],
@@ -570,10 +702,15 @@ test(`affected names every subject (${RUNS} meshes and changes from seed ${FIRST
   for (let seed = FIRST; seed < FIRST + RUNS; seed += 1) {
     const random = seeded(seed);
     const likely = [istiod, ztunnel, injector, cilium].filter(() => random.chance(0.8));
-    const raw = [...likely, ...Array.from({ length: 26 }, () => random.pick(ONE_OF))].map(maker => maker(random));
+    const staged = random.chance(0.5) ? scene(random) : undefined;
+    const raw =
+      staged === undefined
+        ? [...likely, ...Array.from({ length: 26 }, () => random.pick(ONE_OF))].map(maker => maker(random))
+        : staged.filter(() => random.chance(0.92)).map(maker => maker(random));
+    if (raw.length === 0) continue;
     const byKey = new Map(raw.map(each => [refKey(projected(each)), projected(each)]));
     const deleted = random.chance(0.25);
-    let change = projected(random.pick(ONE_OF)(random));
+    let change = projected(random.pick(staged ?? ONE_OF)(random));
     if (deleted) change = random.pick([...byKey.values()]);
     const objects = [...byKey.values()];
     const all = await findings(objects, change, deleted, brute, seen);
