@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
 import { spoken } from '../src/kube/kind.ts';
 import { knownFromFiles, manifestsOf, place, readManifests, readMesh } from '../src/mesh/sources/files.ts';
 import { NOTHING_DECLARED } from '../src/mesh/store.ts';
@@ -169,6 +170,54 @@ describe('positions', () => {
       `f.yaml:${lines.findLastIndex(line => line.includes('x\\"y')) + 1}:11`,
     );
     expect(at(source, 1)).toBe(`f.yaml:${lines.lastIndexOf('    {') + 1}:5`);
+  });
+});
+
+describe('long lists, which are taken apart as they are read', () => {
+  const items = Array.from({ length: 6000 }, (_, index) => ({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: `map-${index}`, namespace: 'shop', labels: { 'x"y': '}' } },
+    data: { text: `a longer text, so that it is long enough: ${'-'.repeat(60)}\n` },
+  }));
+  const list = { apiVersion: 'v1', items, kind: 'List', metadata: { resourceVersion: '' } };
+
+  test.each([
+    ['JSON', JSON.stringify(list)],
+    ['indented JSON', JSON.stringify(list, null, 2)],
+    ['YAML as kubectl writes it', stringify(list, { indentSeq: false })],
+    ['YAML with its elements deeper', stringify(list)],
+    [
+      'JSON whose elements have no kind',
+      JSON.stringify({
+        kind: 'ConfigMapList',
+        apiVersion: 'v1',
+        items: items.map(({ metadata, data }) => ({ metadata, data })),
+      }),
+    ],
+  ])('%s', (_, source) => {
+    expect(source.length).toBeGreaterThan(1_000_000);
+    const { objects, skipped } = manifestsOf('f.yaml', source);
+    expect(skipped).toBe(0);
+    expect(objects.map(({ ref }) => spoken(ref))).toEqual(
+      items.map(({ metadata }) => `ConfigMap shop/${metadata.name}`),
+    );
+    expect(objects[5999]?.object).toEqual(items[5999]);
+    for (const index of [0, 1234, 5999]) {
+      const { line = 0, column = 0 } = objects[index]?.position('/metadata/name') ?? {};
+      const found = source.split('\n')[line - 1]?.slice(column - 1) ?? '';
+      expect(found).toMatch(new RegExp(`^"?name"?: ?"?map-${index}\\b`));
+    }
+  });
+
+  test('a mistake far down in one is told with its place', () => {
+    const source = JSON.stringify(list, null, 1).replace('"map-4321",', '"map-4321",,');
+    const line = source.split('\n').findIndex(text => text.includes(',,')) + 1;
+    expect(() => manifestsOf('f.json', source)).toThrow(
+      new RegExp(`^f\\.json:${line}:\\d+: no valid JSON from here on: ,$`),
+    );
+    const yaml = stringify(list, { indentSeq: false }).replace('name: map-4321\n', 'name: map-4321\n    name: again\n');
+    expect(() => manifestsOf('f.yaml', yaml)).toThrow(/^f\.yaml:\d+:5: this key stands twice/);
   });
 });
 
