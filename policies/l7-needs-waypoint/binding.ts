@@ -73,13 +73,13 @@ function unboundBecause(mesh: Mesh, name: string, binding: Binding): Unbound {
         effect: `${binding.why}: ${nowhere}`,
         fix:
           binding.reason === 'AttachmentDenied'
-            ? `set allowedRoutes.namespaces.from of ${waypoint} to All, or to a Selector for this namespace`
+            ? `let allowedRoutes of ${waypoint} take this namespace (from: All, or a Selector)`
             : 'name a waypoint of this namespace in istio.io/use-waypoint',
         ...because,
       };
     case 'wrong-traffic-type':
       return {
-        effect: `${binding.why}: no waypoint takes the traffic of ${name}, and ${nowhere}`,
+        effect: `${binding.why}: ${nowhere}`,
         fix: `label Gateway ${waypoint} istio.io/waypoint-for: service (or all)`,
         ...because,
       };
@@ -144,7 +144,7 @@ export function pending(
     path: `/spec/targetRefs/${index}`,
     lost: {
       instead: withoutWaypoint(mesh, target, index, binding, {
-        effect: `this takes its working waypoint away from ${spoken(ref(target))}: ${binding.why}, nothing enforces the policy`,
+        effect: `${spoken(ref(target))} loses its waypoint, and nothing enforces this policy: ${binding.why}`,
         fix: `first create Gateway ${waypoint} and wait until it has an address`,
       }),
       held: before => {

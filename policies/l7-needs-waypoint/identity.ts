@@ -158,7 +158,7 @@ export function* identityRefused(
       finding: 'waypoint-identity-refused',
       key,
       effect: `ztunnel sees waypoint ${waypoint.namespace}/${waypoint.name} as the caller, and this policy does not let it in`,
-      fix: `add '${principal}' to principals, and move the list of clients to a policy with targetRefs`,
+      fix: `allow principal ${principal}, and list the clients in a policy with targetRefs`,
       evidence: [ref(service), waypoint, ref(workload)],
       path: '/spec/rules',
     };

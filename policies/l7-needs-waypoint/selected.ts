@@ -73,7 +73,7 @@ function* grouped(
 
 function fixFor({ finding, attributes }: Misreading, namespace: string): string {
   if (finding === 'trust-domains-dropped') {
-    return `use principals (TRUST-DOMAIN/ns/NAMESPACE/sa/NAME), or targetRefs to a Service with a waypoint`;
+    return 'use principals (TRUST-DOMAIN/ns/NAMESPACE/sa/NAME), or targetRefs and a waypoint';
   }
   if (attributes === 'principals spiffe')
     return 'write principals without spiffe://: TRUST-DOMAIN/ns/NAMESPACE/sa/NAME';

@@ -72,13 +72,13 @@ function* checkService(
     yield {
       finding: 'target-without-address',
       key: keyOf(target),
-      effect: `no traffic to ${name} goes to a waypoint, and nothing enforces this policy: ${address.why}`,
+      effect: `no traffic to ${name} goes through a waypoint, this policy holds nowhere`,
       fix:
         service.kind === 'Service'
           ? 'target a Service of these pods that has a cluster IP'
           : 'give the ServiceEntry addresses, or resolution DNS without that label',
       evidence: [ref(service)],
-      because: `the status of ${name} may say bound`,
+      because: `${address.why}, whatever its status says`,
       certain: address.certain && isAmbientKnown(mesh),
       path: `/spec/targetRefs/${index}`,
     };

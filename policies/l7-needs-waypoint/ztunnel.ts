@@ -125,7 +125,7 @@ function nobodysRule(
   if (domain === undefined || domains.includes('cluster.local')) return undefined;
   if (!clauses.some(parts => parts.every(part => part.alias))) return undefined;
   // callers of another mesh may be meant, whose trust domain that is
-  const effect = `the trust domain is ${domain}, and ztunnel does not take cluster.local for it: ${outcome}`;
+  const effect = `for ztunnel cluster.local is not trust domain ${domain}: ${outcome}`;
   return { finding, attributes: 'principals cluster.local', effect, path, action: 'warn' };
 }
 

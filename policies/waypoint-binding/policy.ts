@@ -60,11 +60,11 @@ function trafficOf(subject: Meta): TrafficType {
 
 /** What happens to traffic for want of the waypoint: an object's own label never falls back to its Namespace's. */
 function direct(mesh: Mesh, subject: Meta): string {
-  if (subject.kind === 'Namespace') return 'traffic goes direct, past every policy and route of the waypoint';
+  if (subject.kind === 'Namespace') return 'traffic goes direct, past its policies and routes';
   const inherited = mesh.get('Namespace', '', subject.namespace)?.labels[USE_WAYPOINT];
   return inherited === undefined || inherited === 'none'
-    ? 'its traffic goes direct'
-    : `its traffic goes direct, not through waypoint ${inherited} of its namespace`;
+    ? 'traffic goes direct'
+    : `traffic goes direct, not through ${inherited} of its namespace`;
 }
 
 function notThere(mesh: Mesh, subject: Meta, binding: Binding, waypoint: ObjectRef): Found {
@@ -85,7 +85,7 @@ function notThere(mesh: Mesh, subject: Meta, binding: Binding, waypoint: ObjectR
   }
   return {
     ...common,
-    effect: `waypoint ${name} does not exist: until it does, ${direct(mesh, subject)}`,
+    effect: `waypoint ${name} does not exist: ${direct(mesh, subject)}`,
     fix: `create Gateway ${name} with class istio-waypoint, or correct ${USE_WAYPOINT}`,
   };
 }
@@ -112,7 +112,7 @@ function bindingFinding(mesh: Mesh, subject: Meta, binding: Binding): Found | un
       effect: `${why}: ${direct(mesh, subject)}`,
       fix:
         binding.reason === 'AttachmentDenied'
-          ? `set allowedRoutes.namespaces.from of ${name} to All, or to a Selector for this namespace`
+          ? `let allowedRoutes of ${name} take this namespace (from: All, or a Selector)`
           : 'name a waypoint of its own namespace',
       evidence: [waypoint, ...(holder === undefined ? [] : [ref(holder)])],
       certain,
@@ -152,14 +152,14 @@ function bindingFinding(mesh: Mesh, subject: Meta, binding: Binding): Found | un
       finding: 'wrong-traffic-type',
       ...common,
       effect: `${why}: ${traffic} traffic goes direct`,
-      fix: `label Gateway ${name} ${WAYPOINT_FOR}: ${traffic} (or all), or name another waypoint`,
+      fix: `label Gateway ${name} ${WAYPOINT_FOR}: ${traffic} (or all)`,
     };
   }
   if (state === 'pending') {
     return {
       finding: 'waypoint-not-ready',
       ...common,
-      effect: `waypoint ${name} has no address yet: until it has one, ${direct(mesh, subject)}`,
+      effect: `waypoint ${name} has no address yet: ${direct(mesh, subject)}`,
       fix: `wait for Gateway ${name} to be programmed, or see why it is not`,
     };
   }
@@ -249,7 +249,7 @@ function canaryFinding(mesh: Mesh, subject: Meta): Found | undefined {
   if (binding.state === 'bound' || binding.state === 'unknown') return undefined;
   return report(
     binding.why,
-    `give ${CANARY} the name of a waypoint that is ready and takes this namespace`,
+    `name a waypoint that is ready and takes this namespace in ${CANARY}`,
     binding.reason ?? 'WaypointIsNotReady',
     binding.certain,
   );

@@ -58,7 +58,7 @@ export interface Binding {
   readonly namedBy?: ObjectRef;
   /** The reason that istiod would give for not binding. */
   readonly reason?: BindingReason;
-  /** Why it is so, as a clause: 'Gateway infra/shared accepts routes of its own namespace only'. */
+  /** Why it is so, as a clause: 'Gateway infra/shared takes its own namespace only'. */
   readonly why: string;
   /** False where the waypoint has no address yet, whatever else is wrong with it. */
   readonly ready: boolean;
@@ -145,11 +145,11 @@ export function allowsNamespace(
   const listener = waypointListener(mesh, gateway);
   const name = `Gateway ${gateway.namespace}/${gateway.name}`;
   const from = listener?.from ?? 'Same';
-  if (from === 'All') return { allowed: true, why: `${name} accepts routes of every namespace` };
+  if (from === 'All') return { allowed: true, why: `${name} takes every namespace` };
   if (from !== 'Selector') {
     return {
       allowed: gateway.namespace === namespace,
-      why: `${name} accepts routes of its own namespace only (allowedRoutes.namespaces.from: ${from})`,
+      why: `${name} takes its own namespace only (allowedRoutes from: ${from})`,
     };
   }
   const labels = mesh.get('Namespace', '', namespace)?.labels;
