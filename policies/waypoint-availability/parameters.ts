@@ -1,5 +1,5 @@
 // The ConfigMaps from which istiod takes changes to what it makes for a Gateway: `parametersRef` and the defaults of a class.
-import { parse } from 'yaml';
+import { parseDocument } from 'yaml';
 import { type JsonObject, list, number, record } from '../../src/kube/json.ts';
 import { nearest } from '../../src/kube/near.ts';
 import type { ConfigMap } from '../../src/mesh/kinds/cluster.ts';
@@ -113,7 +113,11 @@ function* unknownFields(value: unknown, shape: Shape, path: string, kind: string
 function parsed(source: string): { readonly value?: unknown; readonly error?: string } {
   if (source.length > 1_000_000) return {};
   try {
-    return { value: parse(source, { logLevel: 'silent', maxAliasCount: 100 }) as unknown };
+    const document = parseDocument(source, { logLevel: 'error' });
+    const [error] = document.errors;
+    return error === undefined
+      ? { value: document.toJS({ maxAliasCount: 100 }) as unknown }
+      : { error: error.message.split('\n')[0] ?? '' };
   } catch (error) {
     return { error: error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'no YAML' };
   }
