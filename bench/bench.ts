@@ -38,7 +38,7 @@ function works(command: string, args: readonly string[]): boolean {
 }
 function start(core: string, args: readonly string[]): ChildProcess {
   const command = pinned ? ['taskset', '-c', core, node, ...args] : [node, ...args];
-  return spawn(command[0] as string, command.slice(1), { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] });
+  return spawn(command[0] as string, command.slice(1), { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
 interface Server {
@@ -75,22 +75,23 @@ function listening(name: string, process: ChildProcess, portOf: (line: string) =
   const started = performance.now();
   return new Promise((done, fail) => {
     process.on('exit', code => fail(new Error(`${name} ended with ${code} before it listened`)));
-    if (process.stdout === null) throw new Error('no output');
-    createInterface({ input: process.stdout }).on('line', line => {
-      const port = portOf(line);
-      if (port !== undefined) done(serverOf(name, process, port, performance.now() - started));
-    });
+    // both are read to the end, as whoever collects logs does
+    for (const output of [process.stdout, process.stderr]) {
+      if (output === null) continue;
+      createInterface({ input: output }).on('line', line => {
+        const port = portOf(line);
+        if (port !== undefined) done(serverOf(name, process, port, performance.now() - started));
+      });
+    }
   });
 }
 
-const jsonPort = (line: string): number | undefined => {
-  try {
-    const { port } = JSON.parse(line) as { port?: unknown };
-    return typeof port === 'number' ? port : undefined;
-  } catch {
-    return undefined;
-  }
+const told = (pattern: RegExp) => (line: string) => {
+  const port = pattern.exec(line)?.[1];
+  return port === undefined ? undefined : Number(port);
 };
+const barePort = told(/"port":(\d+)/);
+const ownPort = told(/https on port (\d+)/);
 
 interface Load {
   readonly count: number;
@@ -175,7 +176,7 @@ async function waywarden(name: string, stateFile: string): Promise<Server> {
     '--tls-key',
     join(folder, 'tls.key'),
   ];
-  return listening(name, start('0', args), jsonPort);
+  return listening(name, start('0', args), ownPort);
 }
 
 const servers: Server[] = [];
@@ -186,7 +187,7 @@ try {
   const bare = await listening(
     'bare fastify',
     start('0', ['bench/bare.ts', join(folder, 'tls.crt'), join(folder, 'tls.key')]),
-    jsonPort,
+    barePort,
   );
   const small = await waywarden('waywarden, 10 namespaces', state(10));
   const large = await waywarden('waywarden, 10,000 namespaces', state(10_000));

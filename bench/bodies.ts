@@ -188,7 +188,7 @@ export const authorizationPolicy = review('security.istio.io', 'v1', 'Authorizat
     action: 'ALLOW',
     rules: [
       {
-        from: [{ source: { principals: ['cluster.local/ns/team-8/sa/web', 'cluster.local/ns/team-9/sa/web'] } }],
+        from: [{ source: { principals: ['cluster.local/ns/team-8/sa/web', 'cluster.local/ns/team-7/sa/waypoint'] } }],
         to: [{ operation: { ports: ['8080'] } }],
       },
       { from: [{ source: { namespaces: ['monitoring'] } }] },
