@@ -157,11 +157,14 @@ export function* destinationRuleReports(mesh: Mesh, subject: DestinationRule): I
   }
 }
 
+const GATEWAY_API = 'gateway.networking.k8s.io';
+
 /** A parent that only looks like a Service: without `group: ""` it is a kind of the Gateway API, which has no Service. */
 function mistakenKind(parent: ParentRef): 'Service' | 'ServiceEntry' | undefined {
   const { group, kind } = splitGroupKind(parent.kind);
   const wanted = kind === 'Service' ? '' : kind === 'ServiceEntry' ? 'networking.istio.io' : undefined;
-  return wanted !== undefined && group !== wanted && !parent.groupWritten
+  // the API server writes the default into a group that nobody gave, before it asks a webhook
+  return wanted !== undefined && group !== wanted && (!parent.groupWritten || group === GATEWAY_API)
     ? (kind as 'Service' | 'ServiceEntry')
     : undefined;
 }
