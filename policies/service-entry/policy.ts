@@ -1,56 +1,24 @@
 import { z } from 'zod';
-import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import { at, same } from '../../src/kube/json.ts';
-import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
-import { ambient, cniSettings, enforcerOf, enrolsByDefault } from '../../src/mesh/enrolment.ts';
+import { type CheckContext, definePolicy, PAUSE } from '../../src/engine/policy.ts';
+import { at } from '../../src/kube/json.ts';
+import { refKey } from '../../src/kube/kind.ts';
+import { ambient, enforcerOf, enrolsByDefault } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
+import { AUTHORIZATION_POLICY } from '../../src/mesh/kinds/security.ts';
 import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { isOf } from '../../src/mesh/kinds.ts';
-import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { ordinaryPod } from '../../src/mesh/ordinary.ts';
 import { hostKey } from '../../src/mesh/references.ts';
-import {
-  atLeast,
-  type ControlPlane,
-  controlPlanes,
-  flag,
-  ownersOf,
-  servesAmbient,
-  ztunnels,
-} from '../../src/mesh/releases.ts';
-import { candidatesOf, hasAddress, waypointOf } from '../../src/mesh/waypoints.ts';
+import { atLeast, controlPlanes, flag, ownersOf, servesAmbient, ztunnels } from '../../src/mesh/releases.ts';
+import { hasAddress, waypointOf } from '../../src/mesh/waypoints.ts';
+import { affected } from './affected.ts';
+import { dynamicDns } from './dynamic.ts';
 import { differ, isOlder, meet, portsMissingIn, ref, SERVICE_ENTRY, visibleTo } from './hosts.ts';
+import { DYNAMIC, deployments, type Found, type Situation } from './situation.ts';
 
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const SEEN = ['validate', 'files', 'audit'] as const;
-const DYNAMIC = 'DYNAMIC_DNS';
-
-type Finding =
-  | 'passthrough-not-understood'
-  | 'none-before-1.28'
-  | 'dynamic-dns-needs-waypoint'
-  | 'dynamic-dns-protocol'
-  | 'dynamic-dns-invalid'
-  | 'same-host-elsewhere'
-  | 'host-twice'
-  | 'no-address-for-waypoint'
-  | 'no-endpoints'
-  | 'exported-anyway';
-
-type Found = Iterable<Report<Finding> | typeof PAUSE>;
-
-interface Situation {
-  readonly entry: ServiceEntry;
-  readonly mesh: Mesh;
-  /** The control planes that own it and serve ambient mode; empty where it is not on. */
-  readonly serving: readonly ControlPlane[];
-  readonly owners: readonly ControlPlane[];
-}
-
-const deployments = (planes: readonly ControlPlane[]): readonly ObjectRef[] =>
-  planes.flatMap(plane => (plane.deployment === undefined ? [] : [ref(plane.deployment)]));
 
 /** `resolution: NONE` with addresses: from 1.28 on ztunnel passes such traffic through. */
 function* passthrough({ entry, mesh, serving }: Situation): Found {
@@ -82,98 +50,6 @@ function* passthrough({ entry, mesh, serving }: Situation): Found {
     because: `ztunnel ${agents[0]?.release?.text ?? ''} knows no passthrough`,
     path: '/spec/resolution',
   };
-}
-
-function invalidDynamic(entry: ServiceEntry): readonly { what: string; fix: string; path: string }[] {
-  const found: { what: string; fix: string; path: string }[] = [];
-  const plain = entry.hosts.find(host => !host.startsWith('*'));
-  if (plain !== undefined) {
-    found.push({
-      what: `host ${plain} is no wildcard`,
-      fix: 'use resolution DNS for plain hosts, or write *.DOMAIN',
-      path: '/spec/hosts',
-    });
-  }
-  if (entry.addresses.length > 0)
-    found.push({ what: 'it has addresses', fix: 'remove spec.addresses', path: '/spec/addresses' });
-  if (entry.endpoints > 0)
-    found.push({ what: 'it has endpoints', fix: 'remove spec.endpoints', path: '/spec/endpoints' });
-  const raw = entry.ports.find(port => ['TCP', 'UDP', 'MONGO', 'MYSQL', 'REDIS'].includes(port.protocol));
-  if (raw !== undefined) {
-    found.push({
-      what: `port ${raw.number} is ${raw.protocol}, which carries no host name`,
-      fix: 'use HTTP or TLS ports',
-      path: '/spec/ports',
-    });
-  }
-  return found;
-}
-
-function* dynamicDns({ entry, mesh, serving, owners }: Situation): Found {
-  if (entry.resolution !== DYNAMIC) return;
-  const checked = owners.length > 0 && owners.every(plane => atLeast(plane.release, '1.30') === true);
-  for (const { what, fix, path } of invalidDynamic(entry)) {
-    yield {
-      finding: 'dynamic-dns-invalid',
-      key: path,
-      effect: `${what}: resolution DYNAMIC_DNS does not allow it, istiod refuses or ignores this entry`,
-      fix,
-      evidence: [],
-      because: 'istiod checks it from 1.30 on',
-      certain: checked,
-      path,
-    };
-  }
-  if (serving.length === 0) return;
-  const binding = waypointOf(mesh, entry, 'service');
-  if (binding.state === 'unknown') return;
-  if (binding.state === 'none' || binding.state === 'opted-out' || binding.state === 'never') {
-    // the namespace's own clients are sidecars, which resolve such hosts themselves from 1.30 on
-    if (enforcerOf(mesh, ordinaryPod(entry.namespace)).by === 'sidecar') return;
-    yield {
-      finding: 'dynamic-dns-needs-waypoint',
-      key: 'waypoint',
-      effect: 'ambient clients cannot use this entry: only a waypoint resolves DYNAMIC_DNS hosts, and it names none',
-      fix: 'label it istio.io/use-waypoint with a waypoint of its namespace',
-      evidence: deployments(serving),
-      because: binding.why,
-      path: '/spec/resolution',
-    };
-    return;
-  }
-  const bound = binding.state === 'bound';
-  const evidence = binding.waypoint === undefined ? [] : [binding.waypoint];
-  if (entry.location === 'MESH_INTERNAL') {
-    yield {
-      finding: 'dynamic-dns-invalid',
-      key: '/spec/location',
-      effect:
-        'the waypoint builds nothing for DYNAMIC_DNS with MESH_INTERNAL: its hosts are unreachable for ambient clients',
-      fix: 'set location: MESH_EXTERNAL',
-      evidence,
-      certain: bound && checked,
-      path: '/spec/location',
-    };
-  }
-  for (const port of entry.ports) {
-    const tls = port.protocol === 'TLS' || port.protocol === 'HTTPS';
-    const off = serving.filter(
-      plane =>
-        !flag(plane, 'ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS', false) || atLeast(plane.release, '1.29') === false,
-    );
-    if (port.protocol !== 'GRPC' && port.protocol !== 'HTTP2' && !(tls && off.length > 0)) continue;
-    yield {
-      finding: 'dynamic-dns-protocol',
-      key: String(port.number),
-      effect: `the waypoint resolves no ${port.protocol} port of DYNAMIC_DNS: requests to port ${port.number} fail`,
-      fix: tls
-        ? 'set ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS=true on istiod (1.29 or later), or use an HTTP port'
-        : `declare port ${port.number} as HTTP`,
-      evidence: [...evidence, ...(tls ? deployments(off) : [])],
-      certain: bound && (!tls || off.length === serving.length),
-      path: '/spec/ports',
-    };
-  }
 }
 
 function* sharedHosts({ entry, mesh, serving, owners }: Situation): Found {
@@ -330,54 +206,6 @@ function* check(entry: ServiceEntry, { mesh }: CheckContext<unknown>): Found {
   yield* sharedHosts(situation);
   yield* withoutAddress(situation);
   yield* exported(situation);
-}
-
-function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {
-  const { kind, namespace, name } = change.ref;
-  const altered = <T>(fact: { name: string; compute: (mesh: Mesh) => T }) => !same(before.fact(fact), after.fact(fact));
-  const cni = (mesh: Mesh) => {
-    const { excluded, selectors, ambient: enabled } = mesh.fact(cniSettings);
-    return { excluded: [...excluded], selectors, enabled };
-  };
-  const everywhere =
-    kind === GATEWAY_CLASS ||
-    kind === WEBHOOKS ||
-    (kind === 'ConfigMap' && name.startsWith('istio')) ||
-    altered(controlPlanes) ||
-    altered(ztunnels) ||
-    before.fact(ambient).state !== after.fact(ambient).state ||
-    !same(cni(before), cni(after));
-  const joins = kind === 'Namespace' && enrolsByDefault(before, name) !== enrolsByDefault(after, name);
-  if (everywhere || joins) {
-    let count = 0;
-    for (const entry of after.list(SERVICE_ENTRY)) {
-      count += 1;
-      if (count % 200 === 0) yield PAUSE;
-      if (everywhere || entry.exportTo.length > 0 || entry.namespace === name) yield ref(entry);
-    }
-  } else if (kind === 'Namespace') {
-    for (const entry of after.list(SERVICE_ENTRY, name)) yield ref(entry);
-  } else if (kind === SERVICE_ENTRY) {
-    for (const object of [change.before, change.after]) {
-      for (const host of new Set((object as ServiceEntry | undefined)?.hosts.map(hostKey))) {
-        for (const entry of after.referring(host, SERVICE_ENTRY)) yield ref(entry);
-      }
-    }
-  } else if (kind === 'Service') {
-    for (const entry of after.referring(refKey(change.ref), SERVICE_ENTRY)) yield ref(entry);
-  } else if (kind === GATEWAY) {
-    for (const mesh of [before, after]) {
-      for (const { object } of candidatesOf(mesh, { namespace, name })) {
-        if (object.kind === SERVICE_ENTRY) yield ref(object);
-      }
-    }
-  } else if (kind === AUTHORIZATION_POLICY) {
-    for (const object of [change.before, change.after]) {
-      for (const target of (object as AuthorizationPolicy | undefined)?.targets ?? []) {
-        if (target.kind === SERVICE_ENTRY) yield ref(target);
-      }
-    }
-  }
 }
 
 export const serviceEntryPolicy = definePolicy({

@@ -1,0 +1,99 @@
+// Which BackendTLSPolicies another object's change concerns.
+import { same } from '../../src/kube/json.ts';
+import { type GroupKind, type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
+import { DESTINATION_RULE, type DestinationRule, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
+import {
+  type BackendTlsPolicy,
+  GATEWAY,
+  GATEWAY_CLASS,
+  ROUTE_KINDS,
+  type Route,
+} from '../../src/mesh/kinds/gateways.ts';
+import { WORKLOAD_KINDS } from '../../src/mesh/kinds/workloads.ts';
+import type { Change, Mesh } from '../../src/mesh/mesh.ts';
+import { hostKey } from '../../src/mesh/references.ts';
+import { controlPlanes } from '../../src/mesh/releases.ts';
+import { candidatesOf } from '../../src/mesh/waypoints.ts';
+import { ref, SERVICE_ENTRY } from './rules.ts';
+
+const BACKEND_TLS_POLICY = 'BackendTLSPolicy.gateway.networking.k8s.io';
+const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
+const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
+const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
+
+const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
+const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
+
+function* onTarget(mesh: Mesh, target: ObjectRef): Iterable<ObjectRef> {
+  for (const policy of mesh.referring(refKey(target), BACKEND_TLS_POLICY)) yield ref(policy);
+}
+
+/** The policies whose targets a DestinationRule can be for. */
+function* underRule(mesh: Mesh, rule: DestinationRule): Iterable<ObjectRef> {
+  const host = fullHost(rule.host, rule.namespace);
+  if (host.startsWith('*')) {
+    for (const policy of mesh.list(BACKEND_TLS_POLICY)) yield ref(policy);
+    return;
+  }
+  const key = hostKey(host);
+  for (const policy of mesh.referring(key, BACKEND_TLS_POLICY)) yield ref(policy);
+  for (const entry of mesh.referring(key, SERVICE_ENTRY)) yield* onTarget(mesh, entry);
+}
+
+function* underRoute(mesh: Mesh, route: Route | undefined): Iterable<ObjectRef> {
+  for (const { backends, mirrors } of route?.rules ?? []) {
+    for (const backend of [...backends, ...mirrors]) yield* onTarget(mesh, backend);
+  }
+}
+
+function isEmpty(objects: Iterable<unknown>): boolean {
+  for (const _ of objects) return false;
+  return true;
+}
+
+export function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }): Iterable<ObjectRef> {
+  if (isEmpty(after.list(BACKEND_TLS_POLICY))) return;
+  const { kind, namespace, name } = change.ref;
+  const cni = (mesh: Mesh) => {
+    const { excluded, selectors, ambient: enabled } = mesh.fact(cniSettings);
+    return { excluded: [...excluded], selectors, enabled };
+  };
+  const everywhere =
+    kind === GATEWAY_CLASS ||
+    kind === WEBHOOKS ||
+    kind === ISTIO_GATEWAY ||
+    kind === CRD ||
+    (kind === 'ConfigMap' && name.startsWith('istio')) ||
+    !same(before.fact(controlPlanes), after.fact(controlPlanes)) ||
+    before.fact(ambient).state !== after.fact(ambient).state ||
+    !same(cni(before), cni(after));
+  if (everywhere) {
+    for (const policy of after.list(BACKEND_TLS_POLICY)) yield ref(policy);
+    return;
+  }
+  const own = kind === 'Namespace' ? name : namespace;
+  if (kind === 'ConfigMap' || kind === 'Service' || kind === SERVICE_ENTRY) yield* onTarget(after, change.ref);
+  else if (kind === BACKEND_TLS_POLICY) {
+    for (const object of [change.before, change.after]) {
+      for (const target of (object as BackendTlsPolicy | undefined)?.targets ?? []) yield* onTarget(after, target);
+    }
+  } else if (kind === DESTINATION_RULE) {
+    for (const object of [change.before, change.after]) {
+      if (object !== undefined) yield* underRule(after, object as DestinationRule);
+    }
+  } else if (ROUTES.has(kind)) {
+    for (const object of [change.before, change.after]) yield* underRoute(after, object as Route | undefined);
+  } else if (kind === 'Namespace' || kind === GATEWAY || WORKLOADS.has(kind)) {
+    if (kind === 'Namespace') for (const policy of after.list(BACKEND_TLS_POLICY, name)) yield ref(policy);
+    // whether proxies of their own call from a namespace decides whether its rules count
+    for (const rule of after.list(DESTINATION_RULE, own)) yield* underRule(after, rule);
+    if (kind !== GATEWAY) return;
+    for (const mesh of [before, after]) {
+      for (const object of mesh.referring(refKey(change.ref))) {
+        if (ROUTES.has(object.kind)) yield* underRoute(after, object as Route);
+      }
+      for (const { object } of candidatesOf(mesh, { namespace, name })) yield* onTarget(after, object);
+    }
+  }
+}

@@ -1,0 +1,63 @@
+// Which ServiceEntries another object's change concerns.
+import { PAUSE } from '../../src/engine/policy.ts';
+import { same } from '../../src/kube/json.ts';
+import { refKey } from '../../src/kube/kind.ts';
+import { ambient, cniSettings, enrolsByDefault } from '../../src/mesh/enrolment.ts';
+import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
+import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
+import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
+import type { Change, Mesh } from '../../src/mesh/mesh.ts';
+import { hostKey } from '../../src/mesh/references.ts';
+import { controlPlanes, ztunnels } from '../../src/mesh/releases.ts';
+import { candidatesOf } from '../../src/mesh/waypoints.ts';
+import { ref, SERVICE_ENTRY } from './hosts.ts';
+
+const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
+
+export function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {
+  const { kind, namespace, name } = change.ref;
+  const altered = <T>(fact: { name: string; compute: (mesh: Mesh) => T }) => !same(before.fact(fact), after.fact(fact));
+  const cni = (mesh: Mesh) => {
+    const { excluded, selectors, ambient: enabled } = mesh.fact(cniSettings);
+    return { excluded: [...excluded], selectors, enabled };
+  };
+  const everywhere =
+    kind === GATEWAY_CLASS ||
+    kind === WEBHOOKS ||
+    (kind === 'ConfigMap' && name.startsWith('istio')) ||
+    altered(controlPlanes) ||
+    altered(ztunnels) ||
+    before.fact(ambient).state !== after.fact(ambient).state ||
+    !same(cni(before), cni(after));
+  const joins = kind === 'Namespace' && enrolsByDefault(before, name) !== enrolsByDefault(after, name);
+  if (everywhere || joins) {
+    let count = 0;
+    for (const entry of after.list(SERVICE_ENTRY)) {
+      count += 1;
+      if (count % 200 === 0) yield PAUSE;
+      if (everywhere || entry.exportTo.length > 0 || entry.namespace === name) yield ref(entry);
+    }
+  } else if (kind === 'Namespace') {
+    for (const entry of after.list(SERVICE_ENTRY, name)) yield ref(entry);
+  } else if (kind === SERVICE_ENTRY) {
+    for (const object of [change.before, change.after]) {
+      for (const host of new Set((object as ServiceEntry | undefined)?.hosts.map(hostKey))) {
+        for (const entry of after.referring(host, SERVICE_ENTRY)) yield ref(entry);
+      }
+    }
+  } else if (kind === 'Service') {
+    for (const entry of after.referring(refKey(change.ref), SERVICE_ENTRY)) yield ref(entry);
+  } else if (kind === GATEWAY) {
+    for (const mesh of [before, after]) {
+      for (const { object } of candidatesOf(mesh, { namespace, name })) {
+        if (object.kind === SERVICE_ENTRY) yield ref(object);
+      }
+    }
+  } else if (kind === AUTHORIZATION_POLICY) {
+    for (const object of [change.before, change.after]) {
+      for (const target of (object as AuthorizationPolicy | undefined)?.targets ?? []) {
+        if (target.kind === SERVICE_ENTRY) yield ref(target);
+      }
+    }
+  }
+}
