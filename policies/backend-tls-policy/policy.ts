@@ -72,7 +72,8 @@ const find = (mesh: Mesh, target: ObjectRef): Backend | 'absent' | 'unknown' =>
 
 /** True where only Gateways of other implementations lead to the targets, and nobody of the mesh is there. */
 function isForOthers(mesh: Mesh, policy: BackendTlsPolicy, targets: readonly Target[]): boolean {
-  const gateways = targets.flatMap(target => gatewaysTo(mesh, target));
+  const distinct = [...new Map(targets.map(target => [refKey(target), target])).values()];
+  const gateways = distinct.flatMap(target => gatewaysTo(mesh, target));
   if (gateways.length === 0 || gateways.some(({ istio }) => istio)) return false;
   return enforcerOf(mesh, ordinaryPod(policy.namespace)).by === 'nobody';
 }
@@ -234,7 +235,12 @@ function* check(policy: BackendTlsPolicy, { mesh }: CheckContext<unknown>): Foun
       path: '/spec/validation',
     };
   }
+  const seen = new Set<string>();
   for (const target of targets) {
+    const identity = `${refKey(target)}#${target.sectionName ?? ''}`;
+    if (seen.has(identity)) continue;
+    seen.add(identity);
+    if (seen.size % 10 === 0) yield PAUSE;
     const backend = find(mesh, target);
     if (backend === 'absent') {
       yield {

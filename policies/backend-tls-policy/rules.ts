@@ -27,6 +27,8 @@ export function hostsOf(target: Backend): readonly string[] {
 
 /** The wildcards that cover a host. */
 function wildcards(host: string): readonly string[] {
+  // no name of the DNS is longer, and every dot makes another wildcard
+  if (host.length > 253) return [];
   const parts = host.split('.');
   return parts.slice(1).map((_, index) => `*.${parts.slice(index + 1).join('.')}`);
 }

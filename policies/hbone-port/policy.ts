@@ -23,12 +23,15 @@ function* check(policy: NetworkPolicy, mesh: Mesh, options: Options): Found {
   if (mesh.fact(ambient).state === 'off') return;
   // one report for each way in which a policy hits somebody: the first certain one, else the first
   const reports = new Map<string, Report<Finding>>();
+  let count = 0;
   for (const pod of selectedBy(mesh, policy)) {
     if (pod === PAUSE) {
       yield PAUSE;
       continue;
     }
     if (pod.by === 'nobody' || pod.by === 'gateway') continue;
+    count += 1;
+    if (count % 5 === 0) yield PAUSE;
     for (const found of [ingress(policy, pod, mesh, options), egress(policy, pod, mesh)]) {
       for (const report of found) {
         if (report === PAUSE) {

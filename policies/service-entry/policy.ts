@@ -58,7 +58,10 @@ function* sharedHosts({ entry, mesh, serving, owners }: Situation): Found {
   );
   if (serving.length === 0 && picks.length === 0) return;
   const seen = new Set<string>();
+  let count = 0;
   for (const host of entry.hosts) {
+    count += 1;
+    if (count % 50 === 0) yield PAUSE;
     const key = hostKey(host);
     const service = key.startsWith('Service/')
       ? mesh.object({ kind: 'Service', namespace: key.split('/')[1] ?? '', name: key.split('/')[2] ?? '' })

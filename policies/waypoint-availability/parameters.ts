@@ -111,7 +111,7 @@ function* unknownFields(value: unknown, shape: Shape, path: string, kind: string
 }
 
 function parsed(source: string): { readonly value?: unknown; readonly error?: string } {
-  if (source.length > 1_000_000) return {};
+  if (source.length > 100_000) return {};
   try {
     const document = parseDocument(source, { logLevel: 'error' });
     const [error] = document.errors;

@@ -38,6 +38,16 @@ export function overlay(
     (WORKLOAD_KINDS as readonly string[]).includes(object.kind),
   );
   const facts = new Map<Fact<unknown>, { readonly value: unknown; readonly reads: Reads }>();
+  // once for each object: one with thousands of references is asked about each of them
+  const references = new Map<Meta, ReadonlySet<string>>();
+  const refersTo = (object: Meta, key: string): boolean => {
+    let known = references.get(object);
+    if (known === undefined) {
+      known = new Set(referencesOf(object));
+      references.set(object, known);
+    }
+    return known.has(key);
+  };
   const hidden = (object: ObjectRef) => changed.has(refKey(object));
 
   const mesh: Base = {
@@ -70,7 +80,7 @@ export function overlay(
         if ((kind === undefined || object.kind === kind) && !hidden(object)) yield object as never;
       }
       for (const object of added) {
-        if ((kind === undefined || object.kind === kind) && referencesOf(object).includes(key)) yield object as never;
+        if ((kind === undefined || object.kind === kind) && refersTo(object, key)) yield object as never;
       }
     },
     *workloads(labels = {}, namespace) {
