@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type CheckContext, definePolicy, type PAUSE, type Report } from '../../src/engine/policy.ts';
+import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { caBundleOf } from '../../src/mesh/certificates.ts';
 import { ambient, enforcerOf } from '../../src/mesh/enrolment.ts';
