@@ -42,6 +42,7 @@ export async function startTrial(options: InstallOptions = {}): Promise<Trial> {
         'disruption-controller',
         'horizontal-pod-autoscaler-controller',
         'endpointslice-controller',
+        'namespace-controller',
       ],
       apiServerFlags: ['--disable-admission-plugins=ServiceAccount,NamespaceLifecycle'],
     },

@@ -1,5 +1,6 @@
 // A state of a case as a state of a real cluster: what it names is there as it says, and nothing that an earlier case left.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { resourceOf } from '../../../src/engine/asked.ts';
 import { at, type JsonObject, record, records, text } from '../../../src/kube/json.ts';
 import { identify } from '../../../src/mesh/kinds.ts';
 import { type Api, mergePatch } from '../../harness/api.ts';
@@ -51,6 +52,10 @@ function callable(entry: JsonObject): JsonObject {
   };
 }
 
+/** A namespace that is being deleted. */
+const isGoing = (object: JsonObject) =>
+  at(object, 'metadata', 'deletionTimestamp') !== undefined || at(object, 'status', 'phase') === 'Terminating';
+
 /** What a client sends: no fields that only an API server writes. */
 function written(object: JsonObject): Manifest {
   const { uid, resourceVersion, creationTimestamp, generation, managedFields, deletionTimestamp, ...metadata } =
@@ -75,7 +80,7 @@ function written(object: JsonObject): Manifest {
 /** Groups and resources that no definition here serves are served without a schema. */
 function looseDefinition(group: string, kind: string, versions: readonly string[], namespaced: boolean): Manifest {
   const singular = kind.toLowerCase();
-  const plural = /[^aeiou]y$/.test(singular) ? `${singular.slice(0, -1)}ies` : `${singular}s`;
+  const plural = resourceOf(`${kind}.${group}`);
   return {
     apiVersion: 'apiextensions.k8s.io/v1',
     kind: 'CustomResourceDefinition',
@@ -200,6 +205,9 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
       if (patched.status >= 400 && patched.status !== 404)
         throw new NotHeld(`its status: ${text(at(patched.body, 'message')) ?? patched.status}`);
     }
+    // a node that is new gets a taint until it is ready, which here it never is
+    if (object['kind'] === 'Node')
+      await api.send('PATCH', path, { spec: { taints: at(object, 'spec', 'taints') ?? null } }, mergePatch);
     if (at(object, 'metadata', 'deletionTimestamp') !== undefined) await api.send('DELETE', path);
   }
 
@@ -279,7 +287,8 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
       const { items } = await api.call<{ items: JsonObject[] }>('GET', '/api/v1/namespaces');
       for (const item of items) {
         const name = nameOf(item);
-        if (described.has(name) || FIXED.has(name)) continue;
+        const terminating = at(item, 'metadata', 'deletionTimestamp') !== undefined;
+        if ((described.has(name) && !terminating) || FIXED.has(name)) continue;
         // nothing is in it any more: it can go at once
         await api.call('DELETE', `/api/v1/namespaces/${name}`, undefined, { allow: [404, 409] });
         await api.send('PUT', `/api/v1/namespaces/${name}/finalize`, {
@@ -307,6 +316,9 @@ export function createWorld(api: Api, definitions: readonly JsonObject[]): World
             throw error;
           }
         }
+      }
+      for (const [name, object] of described) {
+        if (isGoing(object)) await api.send('DELETE', `/api/v1/namespaces/${name}`);
       }
       return configMaps;
     },
