@@ -14,7 +14,7 @@ import {
   WASM_PLUGIN,
 } from '../../src/mesh/kinds/routing.ts';
 import { WORKLOAD_KINDS } from '../../src/mesh/kinds/workloads.ts';
-import { isOf } from '../../src/mesh/kinds.ts';
+import { isKind, isOf } from '../../src/mesh/kinds.ts';
 import { affectedBy } from './affected.ts';
 import { attachedReports } from './attached.ts';
 import { SERVICE_ENTRY } from './destinations.ts';
@@ -23,6 +23,8 @@ import { destinationRuleReports, routeReports, virtualServiceReports } from './r
 const ROUTES = ['HTTPRoute', 'GRPCRoute', 'TCPRoute', 'TLSRoute'].map(kind => `${kind}.gateway.networking.k8s.io`);
 const ATTACHED = [REQUEST_AUTHENTICATION, WASM_PLUGIN, TRAFFIC_EXTENSION, ENVOY_FILTER, TELEMETRY, SIDECAR];
 const SUBJECTS = [VIRTUAL_SERVICE, DESTINATION_RULE, ...ROUTES, ...ATTACHED];
+
+const SUBJECT_KINDS = SUBJECTS.filter(isKind);
 
 const warns = (doc: string): FindingSpec => ({ action: 'warn', seen: ['validate', 'files', 'audit'], doc });
 
@@ -69,5 +71,5 @@ export const routeNeedsWaypoint = definePolicy<object, Id>({
     else if (ROUTES.includes(subject.kind)) yield* routeReports(mesh, subject as Route);
     else yield* attachedReports(mesh, subject as AttachedConfig);
   },
-  affected: (change, context) => affectedBy(change, context, new Set(SUBJECTS)),
+  affected: (change, context) => affectedBy(change, context, SUBJECT_KINDS),
 });

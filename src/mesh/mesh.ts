@@ -46,6 +46,8 @@ export interface Mesh {
   object(ref: ObjectRef): Meta | undefined;
   /** All objects of a kind, or those of one namespace. */
   list<K extends Kind>(kind: K, namespace?: string): Iterable<Projections[K]>;
+  /** Whether there may be an object of this kind, in a namespace or anywhere. Cheap; true also where the last one is just being deleted. */
+  some(kind: Kind, namespace?: string): boolean;
   /** True where an object of this kind that is not there does not exist. */
   complete(kind: Kind): boolean;
   /** Objects that refer to something, as `references.ts` has it; of one kind only where given. */

@@ -3,11 +3,13 @@ import { type ObjectRef, refKey } from '../kube/kind.ts';
 import { matchesLabels } from '../kube/labels.ts';
 import type { Meta } from './kinds/meta.ts';
 import { WORKLOAD_KINDS, type Workload } from './kinds/workloads.ts';
-import type { Kind } from './kinds.ts';
+import type { Kind, Projections } from './kinds.ts';
 import type { Change, Fact, Mesh, Reads } from './mesh.ts';
 import { recorded } from './recorded.ts';
 import { referencesOf } from './references.ts';
 import { readKeysOf, type Store } from './store.ts';
+
+const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 
 /** A Mesh that remembers what its facts read: the store, or an overlay. */
 export type Base = Mesh & Pick<Store, 'factReads'>;
@@ -22,22 +24,32 @@ export function overlay(
   complete?: (kind: Kind, mesh: Mesh) => boolean,
 ): Base {
   const changed = new Map<string, Meta | undefined>();
-  const touched = new Set<string>();
+  // most questions are about kinds that no change touches: they go to the base as they are
+  const kinds = new Set<string>();
+  for (const { ref, after } of changes) {
+    changed.set(refKey(ref), after);
+    kinds.add(ref.kind);
+  }
   const added: Meta[] = [];
-  for (const { ref, after } of changes) changed.set(refKey(ref), after);
-  for (const { ref } of changes) {
-    const before = base.object(ref);
-    if (before !== undefined) for (const key of readKeysOf(before)) touched.add(key);
-  }
-  for (const after of changed.values()) {
-    if (after === undefined) continue;
-    added.push(after);
-    for (const key of readKeysOf(after)) touched.add(key);
-  }
-  const workloads = added.filter((object): object is Workload =>
-    (WORKLOAD_KINDS as readonly string[]).includes(object.kind),
-  );
-  const facts = new Map<Fact<unknown>, { readonly value: unknown; readonly reads: Reads }>();
+  for (const after of changed.values()) if (after !== undefined) added.push(after);
+  const workloads = added.filter((object): object is Workload => WORKLOADS.has(object.kind));
+  const replacesWorkloads = changes.some(({ ref }) => WORKLOADS.has(ref.kind));
+  let touchedKeys: ReadonlySet<string> | undefined;
+  /** The keys under which the changes show in what somebody has read. */
+  const touched = (): ReadonlySet<string> => {
+    if (touchedKeys === undefined) {
+      const keys = new Set<string>();
+      for (const { ref } of changes) {
+        const before = base.object(ref);
+        if (before !== undefined) for (const key of readKeysOf(before)) keys.add(key);
+      }
+      for (const after of added) for (const key of readKeysOf(after)) keys.add(key);
+      touchedKeys = keys;
+    }
+    return touchedKeys;
+  };
+  /** A fact that is the base's is kept without what it reads. */
+  const facts = new Map<Fact<unknown>, { readonly value: unknown; readonly reads?: Reads }>();
   // once for each object: one with thousands of references is asked about each of them
   const references = new Map<Meta, ReadonlySet<string>>();
   const refersTo = (object: Meta, key: string): boolean => {
@@ -48,59 +60,74 @@ export function overlay(
     }
     return known.has(key);
   };
-  const hidden = (object: ObjectRef) => changed.has(refKey(object));
+  const hidden = (object: ObjectRef) => kinds.has(object.kind) && changed.has(refKey(object));
+
+  function* listed<K extends Kind>(kind: K, namespace?: string): Iterable<Projections[K]> {
+    for (const object of base.list(kind, namespace)) if (!changed.has(refKey(object))) yield object;
+    for (const object of added) {
+      if (object.kind === kind && (namespace === undefined || object.namespace === namespace)) yield object as never;
+    }
+  }
+  function* referrers(key: string, kind?: Kind): Iterable<Meta> {
+    for (const object of kind === undefined ? base.referring(key) : base.referring(key, kind)) {
+      if (!hidden(object)) yield object;
+    }
+    for (const object of added) if ((kind === undefined || object.kind === kind) && refersTo(object, key)) yield object;
+  }
+  function* selected(labels: Readonly<Record<string, string>>, namespace?: string): Iterable<Workload> {
+    for (const workload of base.workloads(labels, namespace)) if (!hidden(workload)) yield workload;
+    for (const workload of workloads) {
+      if (
+        (namespace === undefined || workload.namespace === namespace) &&
+        matchesLabels(labels, workload.template.labels)
+      ) {
+        yield workload;
+      }
+    }
+  }
 
   const mesh: Base = {
     declared: base.declared,
     find(kind, namespace, name) {
-      const key = refKey({ kind, namespace, name });
-      if (!changed.has(key)) {
-        const found = base.find(kind, namespace, name);
-        return found === 'unknown' && mesh.complete(kind) ? 'absent' : found;
+      if (kinds.has(kind)) {
+        const key = refKey({ kind, namespace, name });
+        if (changed.has(key)) return (changed.get(key) as never) ?? (mesh.complete(kind) ? 'absent' : 'unknown');
       }
-      return (changed.get(key) as never) ?? (mesh.complete(kind) ? 'absent' : 'unknown');
+      const found = base.find(kind, namespace, name);
+      return found === 'unknown' && complete !== undefined && mesh.complete(kind) ? 'absent' : found;
     },
     get(kind, namespace, name) {
+      if (!kinds.has(kind)) return base.get(kind, namespace, name);
       const key = refKey({ kind, namespace, name });
       return changed.has(key) ? (changed.get(key) as never) : base.get(kind, namespace, name);
     },
     object(ref) {
+      if (!kinds.has(ref.kind)) return base.object(ref);
       const key = refKey(ref);
       return changed.has(key) ? changed.get(key) : base.object(ref);
     },
-    *list(kind, namespace) {
-      for (const object of base.list(kind, namespace)) if (!hidden(object)) yield object;
-      for (const object of added) {
-        if (object.kind === kind && (namespace === undefined || object.namespace === namespace)) yield object as never;
-      }
-    },
+    list: (kind, namespace) => (kinds.has(kind) ? listed(kind, namespace) : base.list(kind, namespace)),
+    some: (kind, namespace) =>
+      base.some(kind, namespace) ||
+      (kinds.has(kind) &&
+        added.some(object => object.kind === kind && (namespace === undefined || object.namespace === namespace))),
     complete: kind => (complete === undefined ? base.complete(kind) : complete(kind, mesh)),
-    *referring(key: string, kind?: Kind) {
-      for (const object of base.referring(key)) {
-        if ((kind === undefined || object.kind === kind) && !hidden(object)) yield object as never;
-      }
-      for (const object of added) {
-        if ((kind === undefined || object.kind === kind) && refersTo(object, key)) yield object as never;
-      }
+    referring(key: string, kind?: Kind) {
+      if (kind !== undefined ? !kinds.has(kind) : !touched().has(`@${key}`)) return base.referring(key, kind as Kind);
+      return referrers(key, kind) as never;
     },
-    *workloads(labels = {}, namespace) {
-      for (const workload of base.workloads(labels, namespace)) if (!hidden(workload)) yield workload;
-      for (const workload of workloads) {
-        if (
-          (namespace === undefined || workload.namespace === namespace) &&
-          matchesLabels(labels, workload.template.labels)
-        ) {
-          yield workload;
-        }
-      }
-    },
+    workloads: (labels = {}, namespace) =>
+      replacesWorkloads ? selected(labels, namespace) : base.workloads(labels, namespace),
     fact<T>(fact: Fact<T>): T {
       const known = facts.get(fact);
       if (known !== undefined) return known.value as T;
       // computed on the base first, to learn what it reads; most changes touch nothing of it
       const value = base.fact(fact);
       const reads = base.factReads(fact);
-      if (reads !== undefined && complete === undefined && !overlaps(reads, touched)) return value;
+      if (reads !== undefined && complete === undefined && !overlaps(reads, touched())) {
+        facts.set(fact, { value });
+        return value;
+      }
       const own: Reads = new Set();
       const computed = fact.compute(recorded(mesh, own));
       facts.set(fact, { value: computed, reads: own });

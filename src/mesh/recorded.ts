@@ -27,6 +27,10 @@ export function recorded(
       reads.add(namespace === undefined ? kind : `${kind}/${namespace}`);
       return mesh.list(kind, namespace);
     },
+    some(kind, namespace) {
+      reads.add(namespace === undefined ? kind : `${kind}/${namespace}`);
+      return mesh.some(kind, namespace);
+    },
     complete(kind) {
       reads.add(kind);
       return mesh.complete(kind);

@@ -1,7 +1,8 @@
-// The Mesh in memory: frozen projections in Maps by kind, namespace and name, label posting lists by namespace, and references
-// turned around. Writers are the sources (files, a live cluster); readers see the Mesh interface.
+// The Mesh in memory: frozen projections by kind, namespace and name, lists of workloads by label where a namespace has many, and
+// references turned around. Writers are the sources (files, a live cluster); readers see the Mesh interface.
 import { type GroupKind, type ObjectRef, refKey } from '../kube/kind.ts';
-import { matchesLabels } from '../kube/labels.ts';
+import { matchesLabels, type StringMap } from '../kube/labels.ts';
+import { type Few, fewFind, fewSize, fewValues, fewWith, fewWithout } from './few.ts';
 import type { Meta } from './kinds/meta.ts';
 import { WORKLOAD_KINDS, type Workload } from './kinds/workloads.ts';
 import type { Kind, Projections } from './kinds.ts';
@@ -28,7 +29,6 @@ export interface StoreOptions {
 
 export const NOTHING_DECLARED: Declared = Object.freeze({ controlPlanes: Object.freeze([]) });
 const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
-const NOBODY: ReadonlyMap<string, never> = new Map<string, never>();
 
 /** The keys under which a change of this object shows in what somebody has read. */
 export function readKeysOf(object: Meta): readonly string[] {
@@ -41,65 +41,95 @@ export function readKeysOf(object: Meta): readonly string[] {
   ];
 }
 
-type ByName = Map<string, Meta>;
+const nameOf = ({ name }: Meta) => name;
+const itself = (object: Meta) => object;
 
-const newMap = <V>() => new Map<string, V>();
+type Labelled = Map<string, Set<Workload>>;
 
-/** The entry of a Map, made first where there is none. */
-function grown<V>(map: Map<string, V>, key: string, make: () => V): V {
-  const known = map.get(key);
-  if (known !== undefined) return known;
-  const made = make();
-  map.set(key, made);
-  return made;
+/** From so many workloads on the ones with a label are listed; fewer are searched as fast. */
+const WORTH_LISTING = 32;
+
+function* labelPairs({ template: { labels } }: Workload): Iterable<string> {
+  for (const label in labels) yield `${label}=${labels[label]}`;
+}
+
+function addLabelled(lists: Labelled, workload: Workload): void {
+  for (const pair of labelPairs(workload)) {
+    const known = lists.get(pair);
+    if (known === undefined) lists.set(pair, new Set([workload]));
+    else known.add(workload);
+  }
+}
+
+function removeLabelled(lists: Labelled, workload: Workload): void {
+  for (const pair of labelPairs(workload)) {
+    const known = lists.get(pair);
+    known?.delete(workload);
+    if (known?.size === 0) lists.delete(pair);
+  }
+}
+
+/** The shortest list of one of these labels, in which all that have all of them are. */
+function rarest(lists: Labelled, labels: StringMap): Iterable<Workload> {
+  let best: Set<Workload> | undefined;
+  for (const label in labels) {
+    const list = lists.get(`${label}=${labels[label]}`);
+    if (list === undefined) return [];
+    if (best === undefined || list.size < best.size) best = list;
+  }
+  return best ?? [];
 }
 
 export function createStore(options: StoreOptions): Store {
-  const kinds = new Map<GroupKind, Map<string, ByName>>();
-  const referrers = new Map<ReferenceKey, Map<string, Meta>>();
-  // namespace → `label=value` → workloads
-  const postings = new Map<string, Map<string, Set<Workload>>>();
-  const workloadsIn = new Map<string, Map<string, Workload>>();
+  const kinds = new Map<GroupKind, Map<string, Few<Meta>>>();
+  const referrers = new Map<ReferenceKey, Few<Meta>>();
+  // of a kind in a namespace, made when somebody asks for the first time
+  const labelled = new WeakMap<Few<Meta>, Labelled>();
   const facts = new Map<Fact<unknown>, { readonly value: unknown; readonly reads: Reads }>();
   const declared = options.declared ?? NOTHING_DECLARED;
 
-  const byName = (kind: GroupKind, namespace: string): ReadonlyMap<string, Meta> =>
-    kinds.get(kind)?.get(namespace) ?? NOBODY;
+  const here = (kind: GroupKind, namespace: string) => kinds.get(kind)?.get(namespace);
 
-  function index(object: Meta): void {
-    const key = refKey(object);
-    for (const reference of referencesOf(object)) {
-      grown(referrers, reference, newMap<Meta>).set(key, object);
-    }
-    if (!WORKLOADS.has(object.kind)) return;
-    const workload = object as Workload;
-    grown(workloadsIn, object.namespace, newMap<Workload>).set(key, workload);
-    const lists = grown(postings, object.namespace, newMap<Set<Workload>>);
-    for (const label in workload.template.labels) {
-      grown(lists, `${label}=${workload.template.labels[label]}`, () => new Set<Workload>()).add(workload);
-    }
+  function add(object: Meta): void {
+    const namespaces = kinds.get(object.kind) ?? new Map<string, Few<Meta>>();
+    kinds.set(object.kind, namespaces);
+    const now = fewWith(namespaces.get(object.namespace), nameOf, object);
+    namespaces.set(object.namespace, now);
+    for (const reference of new Set(referencesOf(object)))
+      referrers.set(reference, fewWith(referrers.get(reference), itself, object));
+    const lists = labelled.get(now);
+    if (lists !== undefined) addLabelled(lists, object as Workload);
   }
 
-  function unindex(object: Meta): void {
-    const key = refKey(object);
-    for (const reference of referencesOf(object)) {
+  function remove(ref: ObjectRef): Meta | undefined {
+    const before = here(ref.kind, ref.namespace);
+    const found = fewFind(before, nameOf, ref.name);
+    if (before === undefined || found === undefined) return undefined;
+    const lists = labelled.get(before);
+    if (lists !== undefined) removeLabelled(lists, found as Workload);
+    const left = fewWithout(before, nameOf, ref.name);
+    if (left === undefined) kinds.get(ref.kind)?.delete(ref.namespace);
+    else kinds.get(ref.kind)?.set(ref.namespace, left);
+    for (const reference of referencesOf(found)) {
       const known = referrers.get(reference);
-      known?.delete(key);
-      if (known?.size === 0) referrers.delete(reference);
+      const others = known === undefined ? undefined : fewWithout(known, itself, found);
+      if (others === undefined) referrers.delete(reference);
+      else referrers.set(reference, others);
     }
-    if (!WORKLOADS.has(object.kind)) return;
-    const workload = object as Workload;
-    const here = workloadsIn.get(object.namespace);
-    here?.delete(key);
-    if (here?.size === 0) workloadsIn.delete(object.namespace);
-    const lists = postings.get(object.namespace);
-    for (const label in workload.template.labels) {
-      const pair = `${label}=${workload.template.labels[label]}`;
-      const posting = lists?.get(pair);
-      posting?.delete(workload);
-      if (posting?.size === 0) lists?.delete(pair);
+    return found;
+  }
+
+  /** Workloads of a kind in a namespace, among which all with these labels are. */
+  function candidates(few: Few<Meta>, labels: StringMap): Iterable<Workload> {
+    if (!(few instanceof Map) || few.size < WORTH_LISTING || Object.keys(labels).length === 0)
+      return fewValues(few) as Iterable<Workload>;
+    let lists = labelled.get(few);
+    if (lists === undefined) {
+      lists = new Map();
+      for (const workload of few.values()) addLabelled(lists, workload as Workload);
+      labelled.set(few, lists);
     }
-    if (lists?.size === 0) postings.delete(object.namespace);
+    return rarest(lists, labels);
   }
 
   function forget(...objects: readonly Meta[]): void {
@@ -110,22 +140,11 @@ export function createStore(options: StoreOptions): Store {
     }
   }
 
-  function remove(ref: ObjectRef): Meta | undefined {
-    const names = kinds.get(ref.kind)?.get(ref.namespace);
-    const found = names?.get(ref.name);
-    if (found === undefined) return undefined;
-    unindex(found);
-    names?.delete(ref.name);
-    if (names?.size === 0) kinds.get(ref.kind)?.delete(ref.namespace);
-    return found;
-  }
-
   const store: Store = {
     declared,
     put(object) {
       const before = remove(object);
-      grown(grown(kinds, object.kind, newMap<ByName>), object.namespace, newMap<Meta>).set(object.name, object);
-      index(object);
+      add(object);
       forget(...(before === undefined ? [object] : [before, object]));
     },
     delete(ref) {
@@ -135,42 +154,39 @@ export function createStore(options: StoreOptions): Store {
     size(kind) {
       let count = 0;
       for (const [id, namespaces] of kinds) {
-        if (kind === undefined || kind === id) for (const names of namespaces.values()) count += names.size;
+        if (kind === undefined || kind === id) for (const few of namespaces.values()) count += fewSize(few);
       }
       return count;
     },
     find<K extends Kind>(kind: K, namespace: string, name: string): Lookup<Projections[K]> {
-      const found = byName(kind, namespace).get(name) as Projections[K] | undefined;
+      const found = fewFind(here(kind, namespace), nameOf, name) as Projections[K] | undefined;
       return found ?? (options.complete(kind, store, { kind, namespace, name }) ? 'absent' : 'unknown');
     },
     get<K extends Kind>(kind: K, namespace: string, name: string) {
-      return byName(kind, namespace).get(name) as Projections[K] | undefined;
+      return fewFind(here(kind, namespace), nameOf, name) as Projections[K] | undefined;
     },
-    object: ref => byName(ref.kind, ref.namespace).get(ref.name),
+    object: ref => fewFind(here(ref.kind, ref.namespace), nameOf, ref.name),
     *list<K extends Kind>(kind: K, namespace?: string) {
-      if (namespace !== undefined) yield* byName(kind, namespace).values() as Iterable<Projections[K]>;
-      else for (const names of kinds.get(kind)?.values() ?? []) yield* names.values() as Iterable<Projections[K]>;
+      if (namespace !== undefined) yield* fewValues(here(kind, namespace)) as Iterable<Projections[K]>;
+      else for (const few of kinds.get(kind)?.values() ?? []) yield* fewValues(few) as Iterable<Projections[K]>;
     },
+    some: (kind, namespace) =>
+      namespace === undefined ? (kinds.get(kind)?.size ?? 0) > 0 : here(kind, namespace) !== undefined,
     complete: kind => options.complete(kind, store),
     *referring(key: ReferenceKey, kind?: Kind) {
-      for (const object of referrers.get(key)?.values() ?? []) {
+      for (const object of fewValues(referrers.get(key))) {
         if (kind === undefined || object.kind === kind) yield object as never;
       }
     },
     *workloads(labels = {}, namespace) {
-      const rarest = (lists: Map<string, Set<Workload>> | undefined): Iterable<Workload> => {
-        let best: Set<Workload> | undefined;
-        for (const label in labels) {
-          const posting = lists?.get(`${label}=${labels[label]}`);
-          if (posting === undefined) return [];
-          if (best === undefined || posting.size < best.size) best = posting;
+      for (const kind of WORKLOAD_KINDS) {
+        const namespaces = kinds.get(kind);
+        const some = namespace === undefined ? namespaces?.values() : [namespaces?.get(namespace)];
+        for (const few of some ?? []) {
+          if (few === undefined) continue;
+          for (const workload of candidates(few, labels))
+            if (matchesLabels(labels, workload.template.labels)) yield workload;
         }
-        return best ?? [];
-      };
-      const empty = Object.keys(labels).length === 0;
-      for (const here of namespace === undefined ? workloadsIn.keys() : [namespace]) {
-        const candidates = empty ? (workloadsIn.get(here)?.values() ?? []) : rarest(postings.get(here));
-        for (const workload of candidates) if (matchesLabels(labels, workload.template.labels)) yield workload;
       }
     },
     fact<T>(fact: Fact<T>): T {
