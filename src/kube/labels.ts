@@ -1,7 +1,7 @@
 // Labels and label selectors (apimachinery pkg/apis/meta/v1 LabelSelectorAsSelector).
-import { record, records, text, texts } from './json.ts';
+import { emptyRecord, record, records, text, texts } from './json.ts';
 
-/** Labels, annotations and other string maps: without a prototype, so that any key is safe to read. */
+/** Labels, annotations and other string maps: nothing is inherited, so that any key is safe to read. */
 export type StringMap = Readonly<Record<string, string>>;
 
 /** One requirement of a label selector. */
@@ -17,7 +17,7 @@ export interface LabelSelector {
   readonly matchExpressions: readonly LabelRequirement[];
 }
 
-export const NO_STRINGS: StringMap = Object.freeze(Object.create(null) as Record<string, string>);
+export const NO_STRINGS: StringMap = Object.freeze(emptyRecord<string>());
 
 /** The string entries of a JSON object; others are left out. */
 export function stringMap(value: unknown, keep: (key: string, value: string) => boolean = () => true): StringMap {
@@ -27,11 +27,11 @@ export function stringMap(value: unknown, keep: (key: string, value: string) => 
   for (const key of Object.keys(object)) {
     const entry = text(object[key]);
     if (entry !== undefined && keep(key, entry)) {
-      found ??= Object.create(null) as Record<string, string>;
+      found ??= emptyRecord();
       found[key] = entry;
     }
   }
-  return found === undefined ? NO_STRINGS : Object.freeze(found);
+  return found ?? NO_STRINGS;
 }
 
 const OPERATORS = ['In', 'NotIn', 'Exists', 'DoesNotExist'] as const;

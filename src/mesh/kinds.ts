@@ -1,6 +1,7 @@
 // Every kind of which the Mesh holds projections: how it is called, and how it is projected.
 import { at, text } from '../kube/json.ts';
 import { type GroupKind, groupKind, type ObjectRef, splitApiVersion } from '../kube/kind.ts';
+import { kept } from './kept.ts';
 import {
   type ConfigMap,
   type CustomResourceDefinition,
@@ -272,15 +273,9 @@ export function glimpse(kind: GroupKind, namespace: string, object: unknown): Me
   return (kind.endsWith(CONSTRAINTS) ? specified : metadataOnly)(kind, namespace, object);
 }
 
-/** Any object of any kind, projected. Frozen: nobody may change what the Mesh holds. */
+/** Any object of any kind, projected to be kept: frozen, and sharing what it has in common with others. */
 export function project(kind: GroupKind, namespace: string, object: unknown): Meta {
-  return deepFreeze(glimpse(kind, namespace, object));
-}
-
-function deepFreeze<T>(value: T): T {
-  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value;
-  for (const key in value) deepFreeze(value[key]);
-  return Object.freeze(value);
+  return kept(glimpse(kind, namespace, object));
 }
 
 /**

@@ -18,26 +18,6 @@ export interface Meta {
   readonly created: string;
 }
 
-// One string in memory for each text that many objects share. Only short texts: long ones are rarely shared.
-const interned = new Map<string, string>();
-const INTERNED_AT_MOST = 200_000;
-
-/** The same text, shared with every other object that has it. */
-export function intern(value: string): string {
-  if (value.length > 128) return value;
-  const known = interned.get(value);
-  if (known !== undefined) return known;
-  if (interned.size >= INTERNED_AT_MOST) interned.clear();
-  interned.set(value, value);
-  return value;
-}
-
-function internedMap(map: StringMap): StringMap {
-  const shared = Object.create(null) as Record<string, string>;
-  for (const key in map) shared[intern(key)] = intern(map[key] as string);
-  return Object.freeze(shared);
-}
-
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 /** Annotations that some policy may read: the mesh's own (misspelt ones too) and whatever names the proxy container. */
@@ -50,11 +30,11 @@ function keptAnnotation(key: string, value: string): boolean {
 }
 
 export function labelsOf(metadata: unknown): StringMap {
-  return internedMap(stringMap(at(metadata, 'labels')));
+  return stringMap(at(metadata, 'labels'));
 }
 
 export function annotationsOf(metadata: unknown): StringMap {
-  return internedMap(stringMap(at(metadata, 'annotations'), keptAnnotation));
+  return stringMap(at(metadata, 'annotations'), keptAnnotation);
 }
 
 /** The name, or what stands for it before the API server has made one up. */
@@ -69,8 +49,8 @@ export function metaOf(kind: GroupKind, namespace: string, object: unknown): Met
   const metadata = record(at(object, 'metadata'));
   return {
     kind,
-    namespace: intern(namespace),
-    name: intern(nameOf(metadata)),
+    namespace,
+    name: nameOf(metadata),
     labels: labelsOf(metadata),
     annotations: annotationsOf(metadata),
     terminating: at(metadata, 'deletionTimestamp') !== undefined && at(metadata, 'deletionTimestamp') !== null,

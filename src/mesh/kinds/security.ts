@@ -1,4 +1,4 @@
-import { at, record, records, text, texts } from '../../kube/json.ts';
+import { at, emptyRecord, record, records, text, texts } from '../../kube/json.ts';
 import { type GroupKind, groupKind, type ObjectRef } from '../../kube/kind.ts';
 import { type StringMap, stringMap } from '../../kube/labels.ts';
 import { type Meta, metaOf } from './meta.ts';
@@ -68,14 +68,14 @@ export interface AuthorizationPolicy extends Meta, Attachment {
 
 function match(value: unknown): Match {
   const object = record(value);
-  const found = Object.create(null) as Record<string, readonly string[]>;
+  const found = emptyRecord<readonly string[]>();
   if (object !== undefined) {
     for (const key of Object.keys(object)) {
       const values = texts(object[key]);
       if (values.length > 0) found[key] = values;
     }
   }
-  return Object.freeze(found);
+  return found;
 }
 
 function rule(value: unknown): AuthorizationRule {

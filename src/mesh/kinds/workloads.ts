@@ -1,7 +1,7 @@
-import { at, list, number, record, records, text, texts } from '../../kube/json.ts';
+import { at, emptyRecord, list, number, record, records, text, texts } from '../../kube/json.ts';
 import type { GroupKind } from '../../kube/kind.ts';
 import { NO_STRINGS, type StringMap } from '../../kube/labels.ts';
-import { annotationsOf, intern, labelsOf, type Meta, metaOf, type Owner, ownerOf } from './meta.ts';
+import { annotationsOf, labelsOf, type Meta, metaOf, type Owner, ownerOf } from './meta.ts';
 
 export interface ContainerPort {
   readonly name: string;
@@ -93,7 +93,7 @@ function probesOf(value: unknown): readonly (number | string)[] {
 function container(value: unknown, component: MeshComponent): Container {
   const command = [...texts(at(value, 'command')), ...texts(at(value, 'args'))];
   const restartPolicy = text(at(value, 'restartPolicy'));
-  const env = Object.create(null) as Record<string, string>;
+  const env = emptyRecord<string>();
   if (component !== undefined) {
     for (const variable of records(at(value, 'env'))) {
       const name = text(variable['name']);
@@ -101,8 +101,8 @@ function container(value: unknown, component: MeshComponent): Container {
     }
   }
   return {
-    name: intern(text(at(value, 'name')) ?? ''),
-    image: intern(text(at(value, 'image')) ?? ''),
+    name: text(at(value, 'name')) ?? '',
+    image: text(at(value, 'image')) ?? '',
     ports: records(at(value, 'ports')).flatMap(port => {
       const containerPort = number(port['containerPort']);
       if (containerPort === undefined) return [];
@@ -118,7 +118,7 @@ function container(value: unknown, component: MeshComponent): Container {
       ),
     hasCommand: command.length > 0,
     router: command.includes('proxy') && command.includes('router'),
-    env: component === undefined ? NO_STRINGS : Object.freeze(env),
+    env: component === undefined ? NO_STRINGS : env,
     args: component === undefined ? [] : texts(at(value, 'args')),
   };
 }
@@ -165,7 +165,7 @@ export function workload(kind: GroupKind, namespace: string, object: unknown): W
       nodeSelector: labelsOf({ labels: spec?.['nodeSelector'] }),
       nodeAffinity:
         record(at(spec, 'affinity', 'nodeAffinity', 'requiredDuringSchedulingIgnoredDuringExecution')) !== undefined,
-      serviceAccount: intern(text(spec?.['serviceAccountName']) ?? text(spec?.['serviceAccount']) ?? 'default'),
+      serviceAccount: text(spec?.['serviceAccountName']) ?? text(spec?.['serviceAccount']) ?? 'default',
       ...(restartPolicy === undefined ? {} : { restartPolicy }),
       containers: list(spec?.['containers']).map(item => container(item, component)),
       initContainers: list(spec?.['initContainers']).map(item => container(item, component)),
