@@ -82,6 +82,9 @@ const PAGE = 250;
 const METADATA_LIST = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1';
 const METADATA = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1';
 
+/** How often in a row a kind must be refused before it is taken for gone: some three seconds. */
+const BELIEVED = 5;
+
 /** Half to all of a time, so that many clients do not come back together. */
 const jittered = (milliseconds: number) => milliseconds * (0.5 + Math.random() / 2);
 
@@ -247,12 +250,14 @@ export function reflect(options: ReflectorOptions): Reflector {
 
   function pause(milliseconds: number): Promise<void> {
     return new Promise(done => {
-      const timer = setTimeout(done, jittered(milliseconds));
-      wakeUp = () => {
+      const end = () => {
         clearTimeout(timer);
+        stopped.signal.removeEventListener('abort', end);
         done();
       };
-      stopped.signal.addEventListener('abort', () => wakeUp?.(), { once: true });
+      const timer = setTimeout(end, jittered(milliseconds));
+      wakeUp = end;
+      stopped.signal.addEventListener('abort', end, { once: true });
     });
   }
 
@@ -267,21 +272,23 @@ export function reflect(options: ReflectorOptions): Reflector {
 
   async function run(): Promise<void> {
     let failures = 0;
+    /** How often in a row a kind that was there was not served, or not allowed. */
+    let refused = 0;
+    let served = false;
     let version: string | undefined;
+    /** Grows up to the pause for kinds that are really absent or forbidden. */
+    const refusedPause = () => Math.min(timing.retryAbsent, 200 * 2 ** refused);
     while (!stopped.signal.aborted) {
       try {
         const path = await options.path();
-        if (path === undefined) {
-          if (options.expected?.() === true) throw new Error('not served yet, though its definition is there');
-          version = undefined;
-          await absent();
-          continue;
-        }
+        if (path === undefined) throw Object.assign(new Error('not served'), { state: 'absent' as const });
         if (version === undefined) {
           version = await list(path);
           synced = true;
         }
         state = 'synced';
+        refused = 0;
+        served = true;
         error = undefined;
         alive();
         firstDone();
@@ -292,19 +299,27 @@ export function reflect(options: ReflectorOptions): Reflector {
         if (stopped.signal.aborted) return;
         error = thrown instanceof Error ? thrown.message : String(thrown);
         const told = (thrown as { state?: KindState }).state;
-        if (told === 'absent' && options.expected?.() !== true) {
+        // an API server that starts answers 404 and 403 for a while: what was there is not gone before it was said a few times
+        const believed = !served || refused >= BELIEVED;
+        if (told === 'absent' && options.expected?.() !== true && believed) {
           version = undefined;
+          served = false;
+          error = undefined;
           await absent();
         } else if (told === 'forbidden') {
           state = 'forbidden';
-          synced = false;
+          if (believed) synced = false;
           version = undefined;
           firstDone();
-          await pause(timing.retryAbsent);
+          refused += 1;
+          await pause(refusedPause());
         } else if (thrown instanceof Expired) {
           version = undefined;
         } else {
-          if (told === 'absent') version = undefined;
+          if (told === 'absent') {
+            version = undefined;
+            refused += 1;
+          }
           state = 'failing';
           failures += 1;
           await pause(Math.min(timing.backoffLimit, 100 * 2 ** Math.min(failures, 10)));
