@@ -140,7 +140,7 @@ function* onAnnotation(
     // a pod has it from whoever writes it, and so has a dump of one; a template has it only by hand
     const written =
       workload.kind !== 'Pod' || (row.key === 'ambient.istio.io/redirection' && !/^(enabled|pending)$/.test(value));
-    const byHand = written || (request?.operation === 'CREATE' && stage !== 'files' && row.status === 'istio-cni');
+    const byHand = written || (request?.operation === 'CREATE' && stage === 'validate' && row.status === 'istio-cni');
     const carries = row.key === 'sidecar.istio.io/status' && (proxyOf(workload) !== undefined || workload.metadataOnly);
     if (byHand && !carries) {
       yield {
