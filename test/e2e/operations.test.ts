@@ -186,15 +186,27 @@ spec: { selector: { app: picker }, ports: [{ name: grpc, port: 9002, appProtocol
 });
 
 describe('what the author cannot see', () => {
-  const INJECTOR = `
-apiVersion: v1
-kind: ConfigMap
-metadata: { name: istio-sidecar-injector, namespace: istio-system }
-data:
-  config: |
-    policy: enabled
-    defaultTemplates: [sidecar]
-    templates: { sidecar: "{}", gateway: "{}" }
+  /** Somebody's own mutation puts a second proxy into each pod: the templates of Deployments do not show it. */
+  const MUTATION = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: { name: second-proxy }
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    namespaceSelector: { matchLabels: { istio-injection: enabled } }
+    resourceRules: [{ apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods] }]
+  mutations:
+    - patchType: JSONPatch
+      jsonPatch:
+        expression: >-
+          [JSONPatch{op: "add", path: "/spec/containers/-", value: Object.spec.containers{name: "istio-proxy", image: "auto"}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: { name: second-proxy }
+spec: { policyName: second-proxy }
 `;
   const odd = `
 apiVersion: apps/v1
@@ -203,8 +215,9 @@ metadata: { name: odd, namespace: sidecars }
 spec:
   selector: { matchLabels: { app: odd } }
   template:
-    metadata: { labels: { app: odd }, annotations: { inject.istio.io/templates: sidecar-that-is-not } }
+    metadata: { labels: { app: odd } }
     spec:
+      initContainers: [{ name: istio-proxy, image: auto, restartPolicy: Always }]
       containers: [{ name: app, image: registry.example.test/odd:1 }]
 `;
   const pods = async () => (await kubectl('get', 'pods', '-n', 'sidecars', '-o', 'name')).stdout;
@@ -216,14 +229,21 @@ spec:
         .filter(({ kind }) => kind.endsWith('WebhookConfiguration'))
         .map(unanswered),
     );
-    await guard.cluster.apply(INJECTOR);
     await guard.cluster.apply(namespace('sidecars', { 'istio-injection': 'enabled' }));
-    await until('the template to be refused', async () => {
-      const { code, stderr } = await kubectl('create', '--dry-run=server', '-f', '-', { input: odd });
-      return code === 1 && stderr.includes('denied the request: Deployment sidecars/odd');
+    await guard.cluster.apply(MUTATION);
+    // the API server learns of mutations a moment later
+    await until('the mutation', async () => {
+      const pod = {
+        apiVersion: 'v1',
+        kind: 'Pod',
+        metadata: { name: 'probe' },
+        spec: { containers: [{ name: 'app', image: 'app' }] },
+      };
+      const { body } = await guard.cluster.api.send('POST', '/api/v1/namespaces/sidecars/pods?dryRun=All', pod);
+      return JSON.stringify(body).includes('"istio-proxy"');
     });
-    // an older Deployment, from before the guard
-    expect((await guard.unasked('create', '-f', '-', { input: odd })).code).toBe(0);
+    const created = await kubectl('create', '-f', '-', { input: odd });
+    expect([created.code, created.stderr]).toEqual([0, expect.not.stringContaining('denied the request')]);
     const condition = await until('the condition', async () => {
       const { stdout } = await kubectl('get', 'deployment', 'odd', '-n', 'sidecars', '-o', 'json');
       const { conditions = [] } = JSON.parse(stdout).status as { conditions?: { type: string; message: string }[] };
