@@ -2,6 +2,7 @@
 import { parseDocument } from 'yaml';
 import { type JsonObject, list, number, record } from '../../src/kube/json.ts';
 import { nearest } from '../../src/kube/near.ts';
+import { depthOfKeys } from '../../src/kube/yaml.ts';
 import type { ConfigMap } from '../../src/mesh/kinds/cluster.ts';
 
 /** A part of such a ConfigMap that istiod cannot render. */
@@ -113,8 +114,9 @@ function* unknownFields(value: unknown, shape: Shape, path: string, kind: string
 function parsed(source: string): { readonly value?: unknown; readonly error?: string } {
   if (source.length > 100_000) return {};
   try {
-    const document = parseDocument(source, { logLevel: 'error' });
+    const document = parseDocument(source, { logLevel: 'error', prettyErrors: false });
     const [error] = document.errors;
+    if (depthOfKeys(document.contents) > 0) return { error: 'a key is a mapping or a list' };
     return error === undefined
       ? { value: document.toJS({ maxAliasCount: 100 }) as unknown }
       : { error: error.message.split('\n')[0] ?? '' };

@@ -1,8 +1,8 @@
 // Who enforces at the pods of a workload: ztunnel, a proxy of its own, or nobody. Sources: istio-cni's enablement selectors
 // (cni/pkg/util/enablement_selector.go, manifests/charts/istio-cni), the injector (see injection.ts).
-import { parse } from 'yaml';
-import { list, record } from '../kube/json.ts';
+import { records } from '../kube/json.ts';
 import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
+import { yamlIn } from '../kube/yaml.ts';
 import { injectionOf } from './injection.ts';
 import type { Workload } from './kinds/workloads.ts';
 import { managedAs } from './managed.ts';
@@ -61,23 +61,11 @@ const DEFAULT_EXCLUDED = ['kube-system'];
 
 function enablementSelectors(source: string | undefined): readonly EnablementSelector[] | undefined {
   if (source === undefined) return undefined;
-  try {
-    const parsed = parse(source, { logLevel: 'silent', maxAliasCount: 100 }) as unknown;
-    const selectors = list(parsed).flatMap(item => {
-      const pair = record(item);
-      return pair === undefined
-        ? []
-        : [
-            {
-              pod: labelSelector(pair['podSelector']) ?? EVERYTHING,
-              namespace: labelSelector(pair['namespaceSelector']) ?? EVERYTHING,
-            },
-          ];
-    });
-    return selectors.length === 0 ? undefined : selectors;
-  } catch {
-    return undefined;
-  }
+  const selectors = records(yamlIn(source)?.value).map(pair => ({
+    pod: labelSelector(pair['podSelector']) ?? EVERYTHING,
+    namespace: labelSelector(pair['namespaceSelector']) ?? EVERYTHING,
+  }));
+  return selectors.length === 0 ? undefined : selectors;
 }
 
 /** istio-cni's settings from the `istio-cni-config` ConfigMap beside its DaemonSet; the chart's defaults where it is not known. */

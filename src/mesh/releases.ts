@@ -1,8 +1,8 @@
 // Releases and settings of what runs the mesh: istiod, ztunnel, istio-cni, the nodes and the CRDs.
-import { parse } from 'yaml';
 import { at, record, text } from '../kube/json.ts';
 import { type GroupKind, splitGroupKind } from '../kube/kind.ts';
 import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
+import { yamlIn } from '../kube/yaml.ts';
 import type { CustomResourceDefinition } from './kinds/cluster.ts';
 import type { Meta } from './kinds/meta.ts';
 import type { Workload } from './kinds/workloads.ts';
@@ -104,12 +104,7 @@ export function servesAmbient(controlPlane: ControlPlane): boolean {
 }
 
 function parseYaml(source: string | undefined): unknown {
-  if (source === undefined) return undefined;
-  try {
-    return parse(source, { logLevel: 'silent', maxAliasCount: 100 }) as unknown;
-  } catch {
-    return undefined;
-  }
+  return source === undefined ? undefined : yamlIn(source)?.value;
 }
 
 /** The container that runs an Istio component in a workload: by its usual name, else the first. */

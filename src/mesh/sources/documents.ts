@@ -12,6 +12,7 @@ import {
   type Node as YamlNode,
 } from 'yaml';
 import { list, record, text } from '../../kube/json.ts';
+import { depthOfKeys } from '../../kube/yaml.ts';
 import { jsonList, jsonMembers, jsonMistakeOffset, jsonOffset } from './json-offsets.ts';
 import { type Mark, parsePlainYaml } from './plain-yaml.ts';
 import { plainScalar } from './scalars.ts';
@@ -35,6 +36,8 @@ export class UnreadableText extends Error {
 
 /** How often aliases may be followed in one document: enough for a manifest, too little for "a billion laughs". */
 const ALIASES = 1000;
+/** Mappings as keys of mappings: templates that nobody has rendered have one (`{{ .Values.x }}`), and more take exponential time. */
+const KEYS_IN_KEYS = 4;
 
 /** Every unquoted scalar read as kubectl does (scalars.ts). */
 const plainTag: ScalarTag = {
@@ -111,6 +114,7 @@ function fromYaml(document: Document.Parsed, base: number): TextDocument {
     );
   }
   try {
+    if (depthOfKeys(document.contents) > KEYS_IN_KEYS) throw new RangeError('keys in keys');
     return {
       value: document.toJS({ maxAliasCount: ALIASES }) as unknown,
       offset: path => offsetInNode(document.contents, path, base),
