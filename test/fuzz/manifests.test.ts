@@ -83,6 +83,8 @@ const LINES = [
   'a\u0000b: c',
   '# comment',
   '&self {self: *self}',
+  `${'? '.repeat(300)}k`,
+  `${'? - '.repeat(300)}k`,
 ];
 
 test('mutated manifests, written as YAML, are read or refused with a place, and judged', async () => {

@@ -61,7 +61,27 @@ const text = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 40 }),
   fc.string({ maxLength: 300 }),
   fc
-    .tuple(fc.constantFrom('x', 'é', '😀', 'a.', '\\', '"', '*', 'x,'), fc.integer({ min: 1, max: 40_000 }))
+    .tuple(
+      fc.constantFrom(
+        'x',
+        'é',
+        '😀',
+        'a.',
+        '\\',
+        '"',
+        '*',
+        'x,',
+        '? ',
+        '? - ',
+        '- ',
+        '[',
+        '{a: ',
+        'a: &x y\n',
+        '(',
+        '%',
+      ),
+      fc.integer({ min: 1, max: 40_000 }),
+    )
     .map(([unit, times]) => unit.repeat(times)),
 );
 
