@@ -29,8 +29,6 @@ export function unknownProvider(
   const lacking = owners.all.filter(plane => extensionProviders(plane)?.has(provider) === false);
   const [first] = lacking;
   if (first === undefined) return undefined;
-  // a second ConfigMap may add to MeshConfig, which is not read here
-  const shared = lacking.some(plane => (plane.env['SHARED_MESH_CONFIG'] ?? '') !== '');
   return {
     finding: 'provider-unknown',
     key: provider,
@@ -38,7 +36,7 @@ export function unknownProvider(
     effect: `MeshConfig defines no extension provider '${provider}': every request that these rules match is refused`,
     fix: `define '${provider}' under extensionProviders in MeshConfig, or correct provider.name`,
     evidence: [...configMapOf(first), ...enforcers],
-    certain: certain && !shared && lacking.length === owners.all.length,
+    certain: certain && lacking.length === owners.all.length,
     path: '/spec/provider/name',
   };
 }

@@ -1,5 +1,5 @@
 // Releases and settings of what runs the mesh: istiod, ztunnel, istio-cni, the nodes and the CRDs.
-import { at, record, text } from '../kube/json.ts';
+import { at, record, records, text } from '../kube/json.ts';
 import { type GroupKind, splitGroupKind } from '../kube/kind.ts';
 import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
 import { yamlIn } from '../kube/yaml.ts';
@@ -76,6 +76,8 @@ export interface ControlPlane {
   readonly env: StringMap;
   /** MeshConfig as JSON; undefined where it is not known. */
   readonly meshConfig?: unknown;
+  /** True where istiod merges a second ConfigMap into MeshConfig (SHARED_MESH_CONFIG) that is not known here. */
+  readonly sharedUnread?: true;
   readonly rootNamespace: string;
   readonly trustDomain: string;
   /** undefined: no discoverySelectors, every namespace is watched. */
@@ -123,6 +125,24 @@ function fromMeshConfig(meshConfig: unknown, istiodNamespace: string) {
   };
 }
 
+/** The second ConfigMap of MeshConfig that istiod reads, in its own namespace; undefined where it reads none. */
+export function sharedMeshConfig({ seen, namespace, env }: Pick<ControlPlane, 'seen' | 'namespace' | 'env'>) {
+  const name = env['SHARED_MESH_CONFIG'] ?? '';
+  return seen && name !== '' ? { kind: 'ConfigMap', namespace, name } : undefined;
+}
+
+/**
+ * What istiod makes of both: its own goes before the shared one, key by key, but providers of both count
+ * (pkg/config/mesh/mesh.go ApplyMeshConfig; managed control planes leave the shared one to their users).
+ */
+function merged(shared: unknown, own: unknown): unknown {
+  const theirs = record(shared);
+  if (theirs === undefined) return own;
+  const ours = record(own) ?? {};
+  const providers = [theirs, ours].flatMap(config => records(at(config, 'extensionProviders')));
+  return { ...theirs, ...ours, ...(providers.length === 0 ? {} : { extensionProviders: providers }) };
+}
+
 function seenControlPlane(mesh: Mesh, istiod: Workload, tags: ReadonlyMap<string, readonly string[]>): ControlPlane {
   const container = componentContainer(istiod, 'discovery');
   const env = container?.env ?? NO_STRINGS;
@@ -131,7 +151,13 @@ function seenControlPlane(mesh: Mesh, istiod: Workload, tags: ReadonlyMap<string
   const release = container === undefined ? undefined : imageRelease(container.image);
   // the `istio` ConfigMap has the revision as a suffix except for the default one (pilot/pkg/bootstrap/mesh.go)
   const name = revision === 'default' || revision === '' ? 'istio' : `istio-${revision}`;
-  const meshConfig = parseYaml(mesh.get('ConfigMap', istiod.namespace, name)?.data['mesh']);
+  const own = parseYaml(mesh.get('ConfigMap', istiod.namespace, name)?.data['mesh']);
+  const sharedRef = sharedMeshConfig({ seen: true, namespace: istiod.namespace, env });
+  // only those by whose change everything is judged again (src/mesh/changes.ts)
+  const shared = sharedRef?.name.startsWith('istio-')
+    ? mesh.get('ConfigMap', sharedRef.namespace, sharedRef.name)
+    : undefined;
+  const meshConfig = own === undefined ? undefined : merged(parseYaml(shared?.data['mesh']), own);
   return {
     seen: true,
     deployment: istiod,
@@ -141,6 +167,7 @@ function seenControlPlane(mesh: Mesh, istiod: Workload, tags: ReadonlyMap<string
     ...(release === undefined ? {} : { release }),
     env,
     ...(meshConfig === undefined ? {} : { meshConfig }),
+    ...(sharedRef === undefined || shared !== undefined ? {} : { sharedUnread: true as const }),
     ...fromMeshConfig(meshConfig, istiod.namespace),
   };
 }
@@ -271,6 +298,7 @@ export function crdOf(mesh: Mesh, kind: GroupKind): CustomResourceDefinition | '
 
 /** MeshConfig's extension providers by name; undefined where meshConfig is not known. */
 export function extensionProviders(controlPlane: ControlPlane): ReadonlySet<string> | undefined {
+  if (controlPlane.sharedUnread === true) return undefined;
   if (controlPlane.meshConfig === undefined || record(controlPlane.meshConfig) === undefined) return undefined;
   const providers = at(controlPlane.meshConfig, 'extensionProviders');
   return new Set((Array.isArray(providers) ? providers : []).flatMap(provider => text(at(provider, 'name')) ?? []));

@@ -121,15 +121,20 @@ export function checked(situation: Situation): Promise<readonly string[]> {
     const onCluster = await check([manifests], cluster, situation.config);
     if (together.skipped + onCluster.skipped > 0) throw new Error(`${situation.name}: not every document is an object`);
     return [together, onCluster].flatMap(({ findings, notices }, index) =>
-      [...findings.map(({ finding }) => told(finding)), ...notices].map(
-        line => `${index === 0 ? 'all' : 'on'}: ${line}`,
-      ),
+      // a situation may say more of a Namespace of the cluster: the later holds
+      [
+        ...findings.map(({ finding }) => told(finding)),
+        ...notices.filter(line => !line.includes('more than once')),
+      ].map(line => `${index === 0 ? 'all' : 'on'}: ${line}`),
     );
   });
 }
 
 function objectsOf(situation: Situation): Promise<readonly Manifest[]> {
-  return withFiles(situation, async ({ cluster, manifests }) => readManifests([...cluster, manifests]).objects);
+  return withFiles(situation, async ({ cluster, manifests }) => {
+    const { objects } = readManifests([...cluster, manifests]);
+    return [...new Map(objects.map(one => [refKey(one.ref), one])).values()];
+  });
 }
 
 /** What the webhook says where each object in turn comes last, on all the others. */

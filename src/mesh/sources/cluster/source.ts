@@ -8,7 +8,7 @@ import type { Meta } from '../../kinds/meta.ts';
 import type { Workload } from '../../kinds/workloads.ts';
 import { isKind, KINDS, type Kind, project } from '../../kinds.ts';
 import type { Declared } from '../../mesh.ts';
-import { cniAgents, controlPlanes } from '../../releases.ts';
+import { cniAgents, controlPlanes, sharedMeshConfig } from '../../releases.ts';
 import { createStore, type Store } from '../../store.ts';
 import type { KubeClient } from './client.ts';
 import { type ConfigMaps, watchConfigMaps } from './configmaps.ts';
@@ -87,6 +87,8 @@ function istiosConfigMaps(store: Store): readonly ObjectRef[] {
     if (!plane.seen) continue;
     const suffix = plane.revision === 'default' ? '' : `-${plane.revision}`;
     for (const name of ['istio', 'istio-sidecar-injector', 'values']) want(plane.namespace, `${name}${suffix}`);
+    const shared = sharedMeshConfig(plane);
+    if (shared !== undefined) want(shared.namespace, shared.name);
   }
   for (const { workload } of store.fact(cniAgents)) want(workload.namespace, 'istio-cni-config');
   return [...refs.values()];
