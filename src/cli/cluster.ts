@@ -23,6 +23,7 @@ import { createMetrics } from '../telemetry/metrics.ts';
 import { type Call, UsageError } from './arguments.ts';
 import { durationOf } from './duration.ts';
 import { followCluster, type Live } from './live.ts';
+import { releaseMemory } from './memory.ts';
 
 /** Options of `serve` and `doctor` that say which cluster and which installation. */
 export const INSTALLATION_OPTIONS = {
@@ -231,6 +232,8 @@ export async function guardCluster(source: ClusterSource, config: Config, logs: 
     live.stop();
     throw error;
   }
+  // what the first lists took, and the loading of the client
+  void live.first.then(releaseMemory);
   const metrics = createMetrics();
   metrics.mesh(() => live.figures());
   const { client } = live;

@@ -8,7 +8,6 @@ const DEFAULTS =
 export const NOT_HELD: Readonly<Record<string, string>> = {
   'backend-tls-policy/ca-in-a-secret': NO_SERVICE,
   'crd-bundle/stored-version-dropped': 'the API server itself keeps stored versions from being dropped',
-  'dry-run-skew/for-a-waypoint': NO_SERVICE,
   'inferencepool-endpoint-picker/no-picker': 'the definition requires endpointPickerRef',
   'inferencepool-endpoint-picker/no-picker-for-another-gateway': 'the definition requires endpointPickerRef',
   'inferencepool-endpoint-picker/old-fields-under-v1': PRUNED,
