@@ -23,7 +23,6 @@ export async function bundle(folder: string): Promise<void> {
     },
     minifySyntax: true,
     minifyWhitespace: true,
-    keepNames: true,
     legalComments: 'none',
     logLevel: 'warning',
   });

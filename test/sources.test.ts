@@ -61,7 +61,7 @@ describe('what is read', () => {
     expect(skipped).toBe(4);
   });
 
-  test('anchors and merges, which the quick reader leaves to the full one', () => {
+  test('anchors and merges', () => {
     const [object] = manifestsOf(
       'f.yaml',
       'apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels: &l {app: a}\nspec:\n  selector:\n    <<: *l\n    tier: b\n',
@@ -144,7 +144,7 @@ describe('positions', () => {
     ).toBe('f.yaml:10:7');
   });
 
-  test('in YAML that only the full parser reads', () => {
+  test('in YAML with anchors and collections on one line', () => {
     expect(
       at('apiVersion: v1\nkind: Service\nmetadata: &m\n  name: a\n  labels: {app: "b"}\n', 0, '/metadata/labels/app'),
     ).toBe('f.yaml:5:12');

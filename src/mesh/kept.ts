@@ -5,6 +5,8 @@
 /** Longer texts and parts are rarely the same as others. */
 const LONGEST_TEXT = 128;
 const LONGEST_PART = 1024;
+/** V8 copies shorter texts (SlicedString::kMinLength). */
+const SHORTEST_VIEW = 13;
 /** How many of the last texts and parts are remembered, once or twice over: what is alike stands close together in most sources. */
 const TEXTS = 16_384;
 const PARTS = 2048;
@@ -46,13 +48,19 @@ const texts = recent<string>(TEXTS);
 const parts = recent<Part>(PARTS);
 let lastId = 0;
 
+/** The text by itself: V8 makes what was cut from a longer one a view of it, which keeps all of a file in memory. */
+function ownCopy(value: string): string {
+  return value.length < SHORTEST_VIEW ? value : (JSON.parse(JSON.stringify(value)) as string);
+}
+
 /** The same text, shared with others that have it. */
 function sharedText(value: string): string {
-  if (value.length > LONGEST_TEXT) return value;
+  if (value.length > LONGEST_TEXT) return ownCopy(value);
   const known = texts.get(value);
   if (known !== undefined) return known;
-  texts.set(value, value);
-  return value;
+  const own = ownCopy(value);
+  texts.set(own, own);
+  return own;
 }
 
 type Fields = Record<string, unknown>;

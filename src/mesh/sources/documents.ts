@@ -1,5 +1,6 @@
 // The documents of a manifest's text, YAML or JSON, as kubectl would read them; and, only when asked, where in the text a value
-// stands. Positions cost more than the values do, and few values have something to be said about them.
+// stands. A parser's nodes, which know it, take many times the memory of the values, and few values have something to be said
+// about them: they are made once more for those.
 import {
   type Document,
   isAlias,
@@ -14,8 +15,8 @@ import {
 import { list, record, text } from '../../kube/json.ts';
 import { depthOfKeys } from '../../kube/yaml.ts';
 import { jsonList, jsonMembers, jsonMistakeOffset, jsonOffset } from './json-offsets.ts';
-import { type Mark, parsePlainYaml } from './plain-yaml.ts';
 import { plainScalar } from './scalars.ts';
+import { yamlList } from './yaml-list.ts';
 
 /** One document of a text. */
 export interface TextDocument {
@@ -52,7 +53,8 @@ const FULL = {
   merge: true,
   logLevel: 'silent',
   prettyErrors: false,
-  uniqueKeys: true,
+  // the parser would compare every key with every other of its mapping: see repeatedKey
+  uniqueKeys: false,
   customTags: (tags: Tags): Tags => [plainTag, ...tags],
 } as const;
 
@@ -62,8 +64,6 @@ const MARKER = /(?<![^\n])(?:---|\.\.\.)(?![^ \t\r\n])/g;
 interface Chunk {
   readonly start: number;
   readonly end: number;
-  /** True where content stands on the line of the marker: only the full parser reads that. */
-  readonly inline: boolean;
 }
 
 /** The parts of a text between its markers; undefined where directives (%YAML, %TAG) make that more than cutting. */
@@ -71,16 +71,16 @@ function chunksOf(text: string): readonly Chunk[] | undefined {
   if (/(?<![^\n])%/.test(text)) return undefined;
   const chunks: Chunk[] = [];
   let start = 0;
-  let inline = false;
   for (const marker of text.matchAll(MARKER)) {
-    chunks.push({ start, end: marker.index, inline });
+    chunks.push({ start, end: marker.index });
     const line = text.indexOf('\n', marker.index);
     const lineEnd = line < 0 ? text.length : line;
     const rest = text.slice(marker.index + 3, lineEnd).trim();
-    inline = rest !== '' && !rest.startsWith('#');
+    // content may begin on the line of the marker
+    const inline = rest !== '' && !rest.startsWith('#');
     start = inline ? marker.index : Math.min(lineEnd + 1, text.length);
   }
-  chunks.push({ start, end: text.length, inline });
+  chunks.push({ start, end: text.length });
   return chunks;
 }
 
@@ -104,21 +104,43 @@ function offsetInNode(node: unknown, path: readonly string[], base: number): num
   return base + offset;
 }
 
-function fromYaml(document: Document.Parsed, base: number): TextDocument {
+/** A key that stands twice in its mapping. */
+function repeatedKey(node: unknown): YamlNode | undefined {
+  if (isSeq(node)) {
+    for (const item of node.items) {
+      const found = repeatedKey(item);
+      if (found !== undefined) return found;
+    }
+  }
+  if (!isMap(node)) return undefined;
+  const seen = new Set<unknown>();
+  for (const { key, value } of node.items) {
+    if (isScalar(key)) {
+      if (seen.has(key.value)) return key;
+      seen.add(key.value);
+    }
+    const found = repeatedKey(key) ?? repeatedKey(value);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function fromYaml(document: Document.Parsed, base: number, again: () => Document | undefined): TextDocument {
   const [error] = document.errors;
   if (error !== undefined) {
     const [line = ''] = error.message.split('\n');
-    throw new UnreadableText(
-      error.code === 'DUPLICATE_KEY' ? 'this key stands twice in one mapping' : line.replace(/:$/, ''),
-      base + error.pos[0],
-    );
+    throw new UnreadableText(line.replace(/:$/, ''), base + error.pos[0]);
   }
+  let repeated: YamlNode | undefined;
+  let contents: unknown;
+  const offset: TextDocument['offset'] = path => {
+    contents ??= again()?.contents;
+    return offsetInNode(contents, path, base);
+  };
   try {
     if (depthOfKeys(document.contents) > KEYS_IN_KEYS) throw new RangeError('keys in keys');
-    return {
-      value: document.toJS({ maxAliasCount: ALIASES }) as unknown,
-      offset: path => offsetInNode(document.contents, path, base),
-    };
+    repeated = repeatedKey(document.contents);
+    if (repeated === undefined) return { value: document.toJS({ maxAliasCount: ALIASES }) as unknown, offset };
   } catch (error) {
     throw new UnreadableText(
       error instanceof ReferenceError
@@ -127,67 +149,19 @@ function fromYaml(document: Document.Parsed, base: number): TextDocument {
       base + (document.contents?.range[0] ?? 0),
     );
   }
+  throw new UnreadableText('this key stands twice in one mapping', base + (repeated.range?.[0] ?? 0));
 }
 
-/** The documents of a text by the full parser alone: what the quick reader is held against. */
-export function readFully(text: string): readonly TextDocument[] {
-  return fullParse(text, 0).filter(({ value }) => value !== null);
-}
-
-function fullParse(text: string, base: number): readonly TextDocument[] {
-  let documents: ReturnType<typeof parseAllDocuments>;
+/** Every document of a text, whole; `base` is where the text stands in a longer one. Throws {@link UnreadableText}. */
+export function readWhole(source: string, base = 0): readonly TextDocument[] {
+  const parse = () => [...parseAllDocuments(source, FULL)] as Document.Parsed[];
+  let documents: Document.Parsed[];
   try {
-    documents = parseAllDocuments(text, FULL);
+    documents = parse();
   } catch (error) {
     throw new UnreadableText(error instanceof RangeError ? 'nested too deeply' : String(error), base);
   }
-  return [...documents].map(document => fromYaml(document as Document.Parsed, base));
-}
-
-type Offsets = Map<object, Map<string, number>>;
-
-/** Offsets in plain YAML, found by reading that part of it once more. */
-function plainOffsets(text: string, chunk: Chunk, items: readonly number[]): TextDocument['offset'] {
-  let last: { readonly item: string; readonly find: (path: readonly string[]) => number } | undefined;
-
-  function reread(start: number, end: number): (path: readonly string[]) => number {
-    const offsets: Offsets = new Map();
-    const mark: Mark = (container, key, offset) => {
-      const known = offsets.get(container);
-      if (known === undefined) offsets.set(container, new Map([[String(key), offset]]));
-      else known.set(String(key), offset);
-    };
-    const root = parsePlainYaml(text, { start, end, mark })?.value;
-    const first = firstContent(text, { start, end });
-    return path => {
-      let current: unknown = root;
-      let offset = first;
-      for (const part of path) {
-        const found = typeof current === 'object' && current !== null ? offsets.get(current)?.get(part) : undefined;
-        if (found === undefined) break;
-        offset = found;
-        current = (current as Record<string, unknown>)[part];
-      }
-      return offset;
-    };
-  }
-
-  return path => {
-    const [list, index = '', ...rest] = path;
-    const start = items[Number(index)];
-    const end = items[Number(index) + 1];
-    // of a long List only the element asked for
-    const inItem = list === 'items' && start !== undefined && end !== undefined;
-    const item = inItem ? index : '';
-    if (last?.item !== item) last = { item, find: inItem ? reread(start, end) : reread(chunk.start, chunk.end) };
-    return last.find(inItem ? ['0', ...rest] : path);
-  };
-}
-
-function firstContent(text: string, { start, end }: Pick<Chunk, 'start' | 'end'>): number {
-  const blank = /(?:[ \t\r\n]|#[^\n]*)*/y;
-  blank.lastIndex = start;
-  return Math.min(end, start + (blank.exec(text)?.[0].length ?? 0));
+  return documents.map((document, index) => fromYaml(document, base, () => parse()[index]));
 }
 
 function jsonOffsets(text: string, start: number): TextDocument['offset'] {
@@ -225,7 +199,7 @@ function jsonMistake(text: string): UnreadableText {
 }
 
 /** From so many characters on a List is taken apart before its elements are read, so that they are not all in memory at once. */
-const LONG = 1_000_000;
+const LONG = 200_000;
 
 type Head = Readonly<Record<string, unknown>>;
 
@@ -253,43 +227,49 @@ function* longJson(source: string): Generator<TextDocument, boolean> {
   return true;
 }
 
-function* plainDocuments(source: string, chunk: Chunk): Generator<TextDocument, boolean> {
-  if (chunk.inline) return false;
-  const items: number[] = [];
-  const withoutItems = chunk.end - chunk.start >= LONG;
-  const { start, end } = chunk;
-  const plain = parsePlainYaml(source, { start, end, item: offset => items.push(offset), withoutItems });
-  if (plain === undefined) return false;
-  if (!withoutItems || items.length === 0) {
-    yield { value: plain.value, offset: plainOffsets(source, chunk, items) };
-    return true;
+/** The one value of a text; undefined where it is no YAML, or none by itself. */
+function alone(source: string, base = 0): TextDocument | undefined {
+  try {
+    const [document, more] = readWhole(source, base);
+    return more === undefined ? document : undefined;
+  } catch {
+    return undefined;
   }
-  const offset = plainOffsets(source, chunk, items);
-  const head = (record(plain.value) ?? {}) as Head;
-  const read = (index: number) =>
-    list(parsePlainYaml(source, { start: items[index] ?? end, end: items[index + 1] ?? end })?.value)[0];
-  if (isList(head)) {
-    for (let index = 0; index + 1 < items.length; index += 1)
-      yield ofList(head, read(index), path => offset(['items', String(index), ...path]));
-  } else {
-    yield { value: { ...head, items: items.slice(0, -1).map((_, index) => read(index)) }, offset };
+}
+
+function* longYaml(source: string, base: number): Generator<TextDocument, boolean> {
+  const found = yamlList(source);
+  const head = found === undefined ? undefined : record(alone(found.head)?.value);
+  if (found === undefined || head === undefined || !isList(head)) return false;
+  for (const [index, start] of found.bounds.slice(0, -1).entries()) {
+    const element = alone(source.slice(start, found.bounds[index + 1]), base + start);
+    const items = list(element?.value);
+    if (element === undefined || items.length !== 1) {
+      // a mistake, or an alias of something in an element before: the whole says which
+      const [whole] = readWhole(source, base);
+      for (const [at, item] of list(record(whole?.value)?.['items']).entries())
+        if (at >= index && whole !== undefined)
+          yield ofList(head, item, path => whole.offset(['items', String(at), ...path]));
+      return true;
+    }
+    yield ofList(head, items[0], path => element.offset(['0', ...path]));
   }
   return true;
 }
 
 /**
- * The documents of a text, empty ones left out; of a long List each element as a List of its own. `json` says that it is meant as
- * JSON, so that its mistakes are told as those of JSON. Throws {@link UnreadableText}.
+ * The documents of a text, empty ones left out; of a List of so many characters (`long`) each element as a List of its own. `json`
+ * says that it is meant as JSON, so that its mistakes are told as those of JSON. Throws {@link UnreadableText}.
  */
-export function* documentsOf(source: string, json = false): Generator<TextDocument> {
-  for (const document of read(source, json)) if (document.value !== null) yield document;
+export function* documentsOf(source: string, json = false, long = LONG): Generator<TextDocument> {
+  for (const document of read(source, json, long)) if (document.value !== null) yield document;
 }
 
-function* read(source: string, json: boolean): Generator<TextDocument> {
+function* read(source: string, json: boolean, long: number): Generator<TextDocument> {
   const begin = /[^\s]/.exec(source)?.[0];
   if (begin === undefined) return;
   if (begin === '{' || begin === '[') {
-    if (source.length >= LONG && (yield* longJson(source))) return;
+    if (source.length >= long && (yield* longJson(source))) return;
     const document = fromJson(source);
     if (document !== undefined) {
       yield document;
@@ -299,11 +279,11 @@ function* read(source: string, json: boolean): Generator<TextDocument> {
   if (json) throw jsonMistake(source);
   const chunks = chunksOf(source);
   if (chunks === undefined) {
-    yield* fullParse(source, 0);
+    yield* readWhole(source);
     return;
   }
-  for (const chunk of chunks) {
-    if (firstContent(source, chunk) >= chunk.end || (yield* plainDocuments(source, chunk))) continue;
-    yield* fullParse(source.slice(chunk.start, chunk.end), chunk.start);
+  for (const { start, end } of chunks) {
+    const part = source.slice(start, end);
+    if (part.length < long || !(yield* longYaml(part, start))) yield* readWhole(part, start);
   }
 }
