@@ -122,7 +122,8 @@ function* onAnnotation(
   context: CheckContext<unknown>,
 ): Iterable<Report<Id>> {
   const { mesh, request, stage } = context;
-  const path = pointer(...place.path, 'annotations', row.key);
+  // made where something is found: most annotations are as they should be
+  const path = () => pointer(...place.path, 'annotations', row.key);
   if (row.until !== undefined && outlived(mesh, row.until)) {
     yield {
       finding: 'no-longer-read',
@@ -131,7 +132,7 @@ function* onAnnotation(
       fix: row.instead ?? 'remove the annotation',
       evidence: [],
       because: `istiod ${mesh.fact(istioReleases)[0]?.text}`,
-      path,
+      path: path(),
     };
     return;
   }
@@ -152,7 +153,7 @@ function* onAnnotation(
             : `${row.key} makes istio-cni believe in a sidecar: it does not capture the pods`,
         fix: 'remove it; the opt-out is the pod label istio.io/dataplane-mode: none',
         evidence: [],
-        path,
+        path: path(),
       };
     }
   }

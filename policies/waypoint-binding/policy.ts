@@ -49,9 +49,19 @@ function ref({ kind, namespace, name }: ObjectRef): ObjectRef {
   return { kind, namespace, name };
 }
 
+/** By label, then by kind: there are a few of them, and they are asked for in every review. */
+const labelPaths = new Map<string, Map<string, string>>();
+
 /** JSON pointer to a label of the object, or of its pods where it is a workload. */
-function labelPath(subject: Meta, label: string): string {
-  return pointer(...(WORKLOADS.has(subject.kind) ? templatePath(subject.kind) : []), 'metadata', 'labels', label);
+function labelPath({ kind }: Meta, label: string): string {
+  const known = labelPaths.get(label) ?? new Map<string, string>();
+  labelPaths.set(label, known);
+  let path = known.get(kind);
+  if (path === undefined) {
+    path = pointer(...(WORKLOADS.has(kind) ? templatePath(kind) : []), 'metadata', 'labels', label);
+    known.set(kind, path);
+  }
+  return path;
 }
 
 function trafficOf(subject: Meta): TrafficType {

@@ -156,24 +156,36 @@ function namedIn({ kind, namespace, name, uid }: AdmissionRequest): ObjectRef {
   return { kind: kind.kind, namespace: namespace ?? '', name: name || uid };
 }
 
-async function judged(
+function judged(
   guard: Guard,
   request: AdmissionRequest,
   stage: Extract<Stage, 'mutate' | 'validate'>,
   deadline: number | undefined,
   now: number,
-): Promise<Judged> {
+): Judged | Promise<Judged> {
   const subject = subjectOf(request);
   if (subject === undefined || untouchable(guard, request, subject)) return ALLOWED;
   // an UPDATE that changes nothing that any policy reads is never judged
   if (request.operation === 'UPDATE' && subject.before !== undefined && same(subject.before, subject.after))
     return ALLOWED;
-  const { evidence } = guard;
   const reach = () => verdictOn(guard, request, subject, stage, deadline, now);
-  if (evidence === undefined) return reach();
-  await evidence.prepare(onDemand(subject), 1000);
-  const { policies, settings } = guard;
-  return confirmed(evidence, await reach(), reach, { policies, settings, written: subject.ref, deadline });
+  return guard.evidence === undefined ? reach() : underDoubt(guard, guard.evidence, subject, reach, deadline);
+}
+
+/** The verdict where a live cluster can be asked: what is read on demand first, a denial confirmed last. */
+async function underDoubt(
+  { policies, settings }: Guard,
+  evidence: Evidence,
+  subject: Subject,
+  reach: () => Judged | Promise<Judged>,
+  deadline: number | undefined,
+): Promise<Judged> {
+  const wanted = onDemand(subject);
+  if (wanted.length > 0) await evidence.prepare(wanted, 1000);
+  const verdict = await reach();
+  if (verdict.verdict !== 'deny') return verdict;
+  const again = async () => reach();
+  return confirmed(evidence, verdict, again, { policies, settings, written: subject.ref, deadline });
 }
 
 /** The ConfigMaps that a written object names. */
@@ -187,14 +199,14 @@ function onDemand({ after }: Subject): readonly ObjectRef[] {
 }
 
 /** The verdict on what is known now. */
-async function verdictOn(
+function verdictOn(
   guard: Guard,
   request: AdmissionRequest,
   subject: Subject,
   stage: Extract<Stage, 'mutate' | 'validate'>,
   deadline: number | undefined,
   now: number,
-): Promise<Judged> {
+): Judged | Promise<Judged> {
   const { change: changed, before, after } = change(guard, subject);
   const facts: RequestFacts = {
     operation: request.operation,
@@ -212,22 +224,33 @@ async function verdictOn(
     ...(deadline === undefined ? {} : { deadline }),
     now,
   };
-  let answer: Answer;
-  let failures: readonly Failure[] = [];
+  const told = (answer: Answer, failures: readonly Failure[]) => tell(guard, request, subject, stage, answer, failures);
+  const failed = () => oneByOne(question).then(({ answer, failures }) => told(answer, failures));
   try {
-    answer = await difference(question);
+    const answer = difference(question);
+    return answer instanceof Promise ? answer.then(found => told(found, []), failed) : told(answer, []);
   } catch {
-    ({ answer, failures } = await oneByOne(question));
+    return failed();
   }
+}
+
+/** What an answer comes to for this request. */
+function tell(
+  guard: Guard,
+  request: AdmissionRequest,
+  subject: Subject,
+  stage: Extract<Stage, 'mutate' | 'validate'>,
+  answer: Answer,
+  failures: readonly Failure[],
+): Judged {
   const leniently = lenient(guard, request, subject);
   const settings: Settings =
     leniently && guard.settings.onTimeout === 'deny' ? { ...guard.settings, onTimeout: 'allow' } : guard.settings;
-  const verdict = withFailures(
-    verdictOf(answer, settings),
-    failures,
-    spoken(subject.ref),
-    leniently ? 'allow' : 'deny',
-  );
+  const reached = verdictOf(answer, settings);
+  const verdict =
+    failures.length === 0
+      ? reached
+      : withFailures(reached, failures, spoken(subject.ref), leniently ? 'allow' : 'deny');
   if (verdict.patch.length === 0) return verdict;
   return { ...verdict, patch: stage === 'mutate' ? applicable(verdict.patch, request.object) : [] };
 }

@@ -10,6 +10,7 @@ import { actionOf, type Circumstances, compareActions, exemptionFor, inForce } f
 import {
   type Action,
   type CheckContext,
+  judges,
   PAUSE,
   type Policy,
   type Report,
@@ -75,17 +76,21 @@ function clock(deadline: number | undefined): Clock {
   let last = performance.now();
   // the first look is at once: the time may have been spent before
   let pauses = PAUSES;
+  let over = false;
   return {
     tick() {
+      if (over) return false;
       pauses += 1;
       if (pauses < PAUSES) return true;
       pauses = 0;
       const now = performance.now();
-      if (deadline !== undefined && now >= deadline) return false;
+      over = deadline !== undefined && now >= deadline;
+      if (over) return false;
       if (now - last < SLICE) return true;
       return breathe().then(() => {
         last = performance.now();
-        return deadline === undefined || last < deadline;
+        over = deadline !== undefined && last >= deadline;
+        return !over;
       });
     },
   };
@@ -99,10 +104,45 @@ export function identityOf(policy: string, subject: ObjectRef, report: Report): 
 /** Work that asks at each pause whether it may go on. */
 type Work<Result> = Generator<typeof PAUSE, Result, boolean>;
 
+type Step = IteratorResult<Report | typeof PAUSE>;
+
+const NOTHING: readonly never[] = Object.freeze([]);
+
+/** What the past could not tell is no news. */
+const unnoted = (): void => {};
+
 interface Task {
   readonly policy: Policy;
   readonly subject: ObjectRef;
   readonly own: boolean;
+}
+
+/**
+ * A search under way. Its generators stand outside of `difference`: V8 makes a hidden class for every generator function that is
+ * called for the first time, which lives in the old space and keeps all that the function closes over until the next major
+ * collection. Made anew for each review, that was a third of its time.
+ */
+interface Search extends Question {
+  /** The change of a written object. */
+  writtenAs(ref: ObjectRef): Change | undefined;
+  /** True for what nobody judges any more: it is gone or going. */
+  going(object: Meta, mesh: Mesh): boolean;
+  note(what: string): void;
+  /** Where a policy begins to judge an object in a Mesh. */
+  begun(
+    policy: Policy,
+    object: Meta,
+    mesh: Mesh,
+    request: RequestFacts | undefined,
+    skip: (what: string) => void,
+  ): Iterator<Report | typeof PAUSE>;
+  readonly circumstances: Omit<Circumstances, 'elsewhere'>;
+  readonly findings: Finding[];
+  // made when there is something to keep in them: most reviews find nothing
+  expired: Set<Exemption> | undefined;
+  examples: Map<string, number> | undefined;
+  unfinished: boolean;
+  unchecked: number;
 }
 
 function terminating(mesh: Mesh, object: Meta): boolean {
@@ -112,7 +152,7 @@ function terminating(mesh: Mesh, object: Meta): boolean {
 }
 
 /** The options of each policy, parsed once for each settings object. */
-const parsedOptions = new WeakMap<Settings, Map<string, unknown>>();
+const parsedOptions = new WeakMap<Settings, Map<Policy, unknown>>();
 
 /** A policy's options as the settings have them, with its defaults. */
 export function optionsOf(policy: Policy, settings: Settings): unknown {
@@ -121,26 +161,29 @@ export function optionsOf(policy: Policy, settings: Settings): unknown {
     known = new Map();
     parsedOptions.set(settings, known);
   }
-  if (!known.has(policy.id)) known.set(policy.id, policy.options.parse(settings.policies[policy.id]?.options ?? {}));
-  return known.get(policy.id);
+  const options = known.get(policy);
+  if (options !== undefined || known.has(policy)) return options;
+  const parsed = policy.options.parse(settings.policies[policy.id]?.options ?? {});
+  known.set(policy, parsed);
+  return parsed;
 }
 
-/** Finds what is new in `after`, and what the written objects had before. */
-export async function difference(question: Question): Promise<Answer> {
-  const { policies, settings, before, after, changes, stage, requests, now } = question;
+/** Finds what is new in `after`, and what the written objects had before. At once where that takes no longer than a slice. */
+export function difference(question: Question): Answer | Promise<Answer> {
+  const { settings, after, changes, stage, now } = question;
   const time = clock(question.deadline);
-  const written = new Map(changes.map(change => [refKey(change.ref), change]));
-  const skipped = new Set<string>();
-  const expired = new Set<Exemption>();
-  const findings: Finding[] = [];
-  const examples = new Map<string, number>();
-  let unfinished = false;
-  let unchecked = 0;
+  // one change, as at admission, is found without a Map
+  const byKey = changes.length > 1 ? new Map(changes.map(change => [refKey(change.ref), change])) : undefined;
+  const writtenAs = ({ kind, namespace, name }: ObjectRef): Change | undefined => {
+    if (byKey !== undefined) return byKey.get(refKey({ kind, namespace, name }));
+    const [only] = changes;
+    return only?.ref.name === name && only.ref.namespace === namespace && only.ref.kind === kind ? only : undefined;
+  };
+  let skipped: Set<string> | undefined;
 
   // what stands in a Namespace that goes, goes with it
-  const leaving = new Set(
-    changes.filter(({ ref, after: is }) => ref.kind === 'Namespace' && is === undefined).map(({ ref }) => ref.name),
-  );
+  const leaving = (object: Meta) =>
+    changes.some(({ ref, after: is }) => ref.kind === 'Namespace' && is === undefined && ref.name === object.namespace);
   const objects = changes.map(change => change.after ?? change.before);
   const circumstances: Omit<Circumstances, 'elsewhere'> = {
     mesh: after,
@@ -151,127 +194,201 @@ export async function difference(question: Question): Promise<Answer> {
     now,
   };
 
-  function* reportsOn(task: Task, mesh: Mesh, note: boolean): Work<readonly Report[] | undefined> {
-    const object = mesh.object(task.subject);
-    if (object === undefined || terminating(mesh, object) || leaving.has(object.namespace)) return [];
-    const request = task.own && note ? requests?.get(refKey(task.subject)) : undefined;
-    const context: CheckContext<unknown> = {
-      mesh,
-      options: optionsOf(task.policy, settings),
-      stage,
-      ...(request === undefined ? {} : { request }),
-      skipped: what => {
-        if (note) skipped.add(what);
-      },
+  /** True for what nobody judges any more: it is gone or going. */
+  const going = (object: Meta, mesh: Mesh) => terminating(mesh, object) || leaving(object);
+  const note = (what: string) => {
+    skipped ??= new Set();
+    skipped.add(what);
+  };
+
+  /** Where a policy begins to judge an object in a Mesh. */
+  function begun(policy: Policy, object: Meta, mesh: Mesh, request: RequestFacts | undefined, skip: typeof note) {
+    const options = optionsOf(policy, settings);
+    const context: CheckContext<unknown> =
+      request === undefined
+        ? { mesh, options, stage, skipped: skip }
+        : { mesh, options, stage, request, skipped: skip };
+    return policy.check(object, context)[Symbol.iterator]();
+  }
+
+  const run: Search = {
+    ...question,
+    writtenAs,
+    going,
+    note,
+    begun,
+    circumstances,
+    findings: [],
+    expired: undefined,
+    examples: undefined,
+    unfinished: false,
+    unchecked: 0,
+  };
+  const answer = (): Answer => {
+    const { findings, unfinished, unchecked, expired } = run;
+    if (findings.length > 1) findings.sort((a, b) => compareActions(b.action, a.action));
+    return {
+      findings,
+      skipped: skipped === undefined ? NOTHING : [...skipped],
+      unfinished,
+      unchecked,
+      expired: expired === undefined ? NOTHING : [...expired],
     };
-    const found: Report[] = [];
-    for (const report of task.policy.check(object, context)) {
-      if (report !== PAUSE) {
-        if (task.policy.findings[report.finding]?.seen.includes(stage)) found.push(report);
-      } else if (!(yield PAUSE)) return undefined;
-    }
-    return found;
-  }
-
-  function* perform(task: Task): Work<boolean> {
-    const { policy, subject, own } = task;
-    const present = yield* reportsOn(task, after, true);
-    if (present === undefined) return false;
-    if (present.length === 0) return true;
-    const change = written.get(refKey(subject));
-    const past = change !== undefined && change.before === undefined ? [] : yield* reportsOn(task, before, false);
-    if (past === undefined) return false;
-    const known = new Set(past.map(report => identityOf(policy.id, subject, report)));
-    const current = new Set(present.map(report => identityOf(policy.id, subject, report)));
-    const seen = new Set<string>();
-    for (const { lost, ...shown } of present) {
-      let report: Report = shown;
-      let identity = identityOf(policy.id, subject, report);
-      if (!own && lost !== undefined && !known.has(identity) && lost.held(before)) {
-        report = lost.instead;
-        identity = identityOf(policy.id, subject, report);
-      }
-      if (seen.has(identity)) continue;
-      seen.add(identity);
-      let action = actionOf(policy, report, subject, settings, { ...circumstances, elsewhere: !own });
-      if (action === 'off') continue;
-      let old = known.has(identity);
-      if (!old && past.length > 0) {
-        // progress: it takes the place of a finding about the same reference that was as strong and is gone
-        const about = report.about ?? report.key;
-        old = past.some(
-          was =>
-            (was.about ?? was.key) === about &&
-            !current.has(identityOf(policy.id, subject, was)) &&
-            compareActions(strength(policy, was), strength(policy, report)) >= 0,
-        );
-      }
-      if (old && !own) continue;
-      const exemption = exemptionFor(settings, policy.id, report.finding, subject);
-      const exempt = exemption !== undefined && inForce(exemption, now);
-      if (exemption !== undefined && !exempt) expired.add(exemption);
-      if (exempt) action = 'log';
-      if (action === 'deny' && (old || settings.mode === 'audit')) action = 'warn';
-      findings.push({
-        ...report,
-        policy: policy.id,
-        subject,
-        action,
-        standing: old ? 'old' : 'new',
-        ...(exempt ? { exemption } : {}),
-      });
-      const kind = `${policy.id}/${report.finding}`;
-      examples.set(kind, (examples.get(kind) ?? 0) + 1);
-      if (!own && (examples.get(kind) ?? 0) >= EXAMPLES) return false;
-    }
-    return true;
-  }
-
-  function* search(): Work<void> {
-    const done = new Set<string>();
-    for (const { ref } of changes) {
-      for (const policy of concernedBy(policies, ref.kind, stage).judging) {
-        done.add(`${policy.id}\n${refKey(ref)}`);
-        if (!(yield PAUSE) || !(yield* perform({ policy, subject: ref, own: true }))) {
-          unfinished = true;
-          unchecked += 1;
-        }
-      }
-    }
-    const concerned = changes.map(change => concernedBy(policies, change.ref.kind, stage).affected);
-    const ordered = concerned.length === 1 ? (concerned[0] ?? []) : inOrder(policies, new Set(concerned.flat()));
-    for (const policy of ordered) {
-      for (const [index, change] of changes.entries()) {
-        if (concerned[index]?.includes(policy) !== true) continue;
-        let given = false;
-        for (const subject of policy.affected(change, { before, after })) {
-          if (!(yield PAUSE)) {
-            unfinished = true;
-            unchecked += 1;
-            return;
-          }
-          if (subject === PAUSE) continue;
-          const key = `${policy.id}\n${refKey(subject)}`;
-          if (done.has(key)) continue;
-          done.add(key);
-          if (yield* perform({ policy, subject, own: written.has(refKey(subject)) })) continue;
-          unfinished = true;
-          unchecked += 1;
-          given = true;
-          break;
-        }
-        if (given) break;
-      }
-    }
-  }
-
-  const work = search();
+  };
+  const work = search(run);
   for (let step = work.next(); step.done !== true; ) {
+    const going = time.tick();
+    if (typeof going !== 'boolean') return rest(work, going, time).then(answer);
+    step = work.next(going);
+  }
+  return answer();
+}
+
+/** All reports of a check that has begun; undefined where the time is over. */
+function* reportsOf(
+  { stage }: Search,
+  policy: Policy,
+  check: Iterator<Report | typeof PAUSE>,
+  first: Step,
+): Work<readonly Report[] | undefined> {
+  const found: Report[] = [];
+  for (let step = first; step.done !== true; step = check.next()) {
+    if (step.value !== PAUSE) {
+      if (policy.findings[step.value.finding]?.seen.includes(stage)) found.push(step.value);
+    } else if (!(yield PAUSE)) return undefined;
+  }
+  return found;
+}
+
+/** Judges a subject as it is and as it was. Most have nothing to say, which takes no more than asking once. */
+function* perform(
+  run: Search,
+  { policy, subject, own }: Task,
+  object: Meta,
+  request: RequestFacts | undefined,
+): Work<boolean> {
+  const { after, before, settings, now } = run;
+  const check = run.begun(policy, object, after, request, run.note);
+  const first = check.next();
+  if (first.done === true) return true;
+  const present = yield* reportsOf(run, policy, check, first);
+  if (present === undefined) return false;
+  if (present.length === 0) return true;
+  const change = own ? run.writtenAs(subject) : undefined;
+  let past: readonly Report[] | undefined = [];
+  const was = change !== undefined && change.before === undefined ? undefined : before.object(subject);
+  if (was !== undefined && !run.going(was, before)) {
+    const earlier = run.begun(policy, was, before, undefined, unnoted);
+    past = yield* reportsOf(run, policy, earlier, earlier.next());
+    if (past === undefined) return false;
+  }
+  const known = new Set(past.map(report => identityOf(policy.id, subject, report)));
+  const current = new Set(present.map(report => identityOf(policy.id, subject, report)));
+  const seen = new Set<string>();
+  for (const { lost, ...shown } of present) {
+    let report: Report = shown;
+    let identity = identityOf(policy.id, subject, report);
+    if (!own && lost !== undefined && !known.has(identity) && lost.held(before)) {
+      report = lost.instead;
+      identity = identityOf(policy.id, subject, report);
+    }
+    if (seen.has(identity)) continue;
+    seen.add(identity);
+    let action = actionOf(policy, report, subject, settings, { ...run.circumstances, elsewhere: !own });
+    if (action === 'off') continue;
+    let old = known.has(identity);
+    if (!old && past.length > 0) {
+      // progress: it takes the place of a finding about the same reference that was as strong and is gone
+      const about = report.about ?? report.key;
+      old = past.some(
+        was =>
+          (was.about ?? was.key) === about &&
+          !current.has(identityOf(policy.id, subject, was)) &&
+          compareActions(strength(policy, was), strength(policy, report)) >= 0,
+      );
+    }
+    if (old && !own) continue;
+    const exemption = exemptionFor(settings, policy.id, report.finding, subject);
+    const exempt = exemption !== undefined && inForce(exemption, now);
+    if (exemption !== undefined && !exempt) {
+      run.expired ??= new Set();
+      run.expired.add(exemption);
+    }
+    if (exempt) action = 'log';
+    if (action === 'deny' && (old || settings.mode === 'audit')) action = 'warn';
+    run.findings.push({
+      ...report,
+      policy: policy.id,
+      subject,
+      action,
+      standing: old ? 'old' : 'new',
+      ...(exempt ? { exemption } : {}),
+    });
+    const kind = `${policy.id}/${report.finding}`;
+    run.examples ??= new Map();
+    const times = (run.examples.get(kind) ?? 0) + 1;
+    run.examples.set(kind, times);
+    if (!own && times >= EXAMPLES) return false;
+  }
+  return true;
+}
+
+function* search(run: Search): Work<void> {
+  const { changes, policies, stage, requests, after, before } = run;
+  for (const { ref } of changes) {
+    const object = after.object(ref);
+    if (object === undefined || run.going(object, after)) continue;
+    const request = requests?.get(refKey(ref));
+    if (!(yield PAUSE)) {
+      run.unfinished = true;
+      run.unchecked += 1;
+      continue;
+    }
+    for (const policy of concernedBy(policies, ref.kind, stage).judging) {
+      if (yield* perform(run, { policy, subject: ref, own: true }, object, request)) continue;
+      run.unfinished = true;
+      run.unchecked += 1;
+    }
+  }
+  const concerned = changes.map(change => concernedBy(policies, change.ref.kind, stage).affected);
+  const ordered = concerned.length === 1 ? (concerned[0] ?? []) : inOrder(policies, new Set(concerned.flat()));
+  for (const policy of ordered) {
+    // the written objects that the policy judges are done; the others as they come
+    let done: Set<string> | undefined;
+    for (const [index, change] of changes.entries()) {
+      if (concerned[index]?.includes(policy) !== true) continue;
+      let given = false;
+      for (const subject of policy.affected(change, { before, after })) {
+        if (!(yield PAUSE)) {
+          run.unfinished = true;
+          run.unchecked += 1;
+          return;
+        }
+        if (subject === PAUSE) continue;
+        const key = refKey(subject);
+        const own = run.writtenAs(subject) !== undefined;
+        if ((own && judges(policy, subject.kind)) || done?.has(key) === true) continue;
+        done ??= new Set();
+        done.add(key);
+        const object = after.object(subject);
+        if (object === undefined || run.going(object, after)) continue;
+        if (yield* perform(run, { policy, subject, own }, object, own ? requests?.get(key) : undefined)) continue;
+        run.unfinished = true;
+        run.unchecked += 1;
+        given = true;
+        break;
+      }
+      if (given) break;
+    }
+  }
+}
+
+/** The rest of a search that had to let others have their turn. */
+async function rest(work: Work<void>, first: Promise<boolean>, time: Clock): Promise<void> {
+  for (let step = work.next(await first); step.done !== true; ) {
     const going = time.tick();
     step = work.next(typeof going === 'boolean' ? going : await going);
   }
-  findings.sort((a, b) => compareActions(b.action, a.action));
-  return { findings, skipped: [...skipped], unfinished, unchecked, expired: [...expired] };
 }
 
 function strength(policy: Policy, report: Report): Action {

@@ -51,6 +51,8 @@ export function noticesOf(answer: Answer): readonly string[] {
 
 /** The verdict that an answer comes to. */
 export function verdictOf(answer: Answer, settings: Settings): Verdict {
+  if (answer.findings.length + answer.skipped.length + answer.expired.length === 0 && !answer.unfinished)
+    return ALLOWED;
   const findings = answer.findings.filter(finding => finding.action !== 'off');
   const denied = findings.some(finding => finding.action === 'deny');
   const timedOut = answer.unfinished && settings.onTimeout === 'deny' && settings.mode === 'enforce' && !denied;

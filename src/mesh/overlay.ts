@@ -23,15 +23,21 @@ export function overlay(
   changes: readonly Pick<Change, 'ref' | 'after'>[],
   complete?: (kind: Kind, mesh: Mesh) => boolean,
 ): Base {
-  const changed = new Map<string, Meta | undefined>();
-  // most questions are about kinds that no change touches: they go to the base as they are
-  const kinds = new Set<string>();
-  for (const { ref, after } of changes) {
-    changed.set(refKey(ref), after);
-    kinds.add(ref.kind);
-  }
+  // one change, as at admission, needs no Maps; most questions are about kinds that no change touches and go to the base as they are
+  const [only] = changes.length === 1 ? changes : [];
+  const changed = only === undefined ? new Map(changes.map(({ ref, after }) => [refKey(ref), after])) : undefined;
+  const kinds = only === undefined ? new Set(changes.map(({ ref }) => ref.kind)) : undefined;
+  const touches = (kind: string): boolean => (only === undefined ? kinds?.has(kind) === true : only.ref.kind === kind);
+  const isChanged = (kind: string, namespace: string, name: string): boolean =>
+    only === undefined
+      ? changed?.has(refKey({ kind, namespace, name })) === true
+      : only.ref.name === name && only.ref.namespace === namespace && only.ref.kind === kind;
+  const changedTo = (kind: string, namespace: string, name: string): Meta | undefined =>
+    only === undefined ? changed?.get(refKey({ kind, namespace, name })) : only.after;
   const added: Meta[] = [];
-  for (const after of changed.values()) if (after !== undefined) added.push(after);
+  if (only !== undefined) {
+    if (only.after !== undefined) added.push(only.after);
+  } else for (const after of changed?.values() ?? []) if (after !== undefined) added.push(after);
   const workloads = added.filter((object): object is Workload => WORKLOADS.has(object.kind));
   const replacesWorkloads = changes.some(({ ref }) => WORKLOADS.has(ref.kind));
   let touchedKeys: ReadonlySet<string> | undefined;
@@ -51,8 +57,9 @@ export function overlay(
   /** A fact that is the base's is kept without what it reads. */
   const facts = new Map<Fact<unknown>, { readonly value: unknown; readonly reads?: Reads }>();
   // once for each object: one with thousands of references is asked about each of them
-  const references = new Map<Meta, ReadonlySet<string>>();
+  let references: Map<Meta, ReadonlySet<string>> | undefined;
   const refersTo = (object: Meta, key: string): boolean => {
+    references ??= new Map();
     let known = references.get(object);
     if (known === undefined) {
       known = new Set(referencesOf(object));
@@ -60,10 +67,10 @@ export function overlay(
     }
     return known.has(key);
   };
-  const hidden = (object: ObjectRef) => kinds.has(object.kind) && changed.has(refKey(object));
+  const hidden = ({ kind, namespace, name }: ObjectRef) => isChanged(kind, namespace, name);
 
   function* listed<K extends Kind>(kind: K, namespace?: string): Iterable<Projections[K]> {
-    for (const object of base.list(kind, namespace)) if (!changed.has(refKey(object))) yield object;
+    for (const object of base.list(kind, namespace)) if (!hidden(object)) yield object;
     for (const object of added) {
       if (object.kind === kind && (namespace === undefined || object.namespace === namespace)) yield object as never;
     }
@@ -89,31 +96,29 @@ export function overlay(
   const mesh: Base = {
     declared: base.declared,
     find(kind, namespace, name) {
-      if (kinds.has(kind)) {
-        const key = refKey({ kind, namespace, name });
-        if (changed.has(key)) return (changed.get(key) as never) ?? (mesh.complete(kind) ? 'absent' : 'unknown');
+      if (isChanged(kind, namespace, name)) {
+        return (changedTo(kind, namespace, name) as never) ?? (mesh.complete(kind) ? 'absent' : 'unknown');
       }
       const found = base.find(kind, namespace, name);
       return found === 'unknown' && complete !== undefined && mesh.complete(kind) ? 'absent' : found;
     },
     get(kind, namespace, name) {
-      if (!kinds.has(kind)) return base.get(kind, namespace, name);
-      const key = refKey({ kind, namespace, name });
-      return changed.has(key) ? (changed.get(key) as never) : base.get(kind, namespace, name);
+      return isChanged(kind, namespace, name)
+        ? (changedTo(kind, namespace, name) as never)
+        : base.get(kind, namespace, name);
     },
     object(ref) {
-      if (!kinds.has(ref.kind)) return base.object(ref);
-      const key = refKey(ref);
-      return changed.has(key) ? changed.get(key) : base.object(ref);
+      const { kind, namespace, name } = ref;
+      return isChanged(kind, namespace, name) ? changedTo(kind, namespace, name) : base.object(ref);
     },
-    list: (kind, namespace) => (kinds.has(kind) ? listed(kind, namespace) : base.list(kind, namespace)),
+    list: (kind, namespace) => (touches(kind) ? listed(kind, namespace) : base.list(kind, namespace)),
     some: (kind, namespace) =>
       base.some(kind, namespace) ||
-      (kinds.has(kind) &&
+      (touches(kind) &&
         added.some(object => object.kind === kind && (namespace === undefined || object.namespace === namespace))),
     complete: kind => (complete === undefined ? base.complete(kind) : complete(kind, mesh)),
     referring(key: string, kind?: Kind) {
-      if (kind !== undefined ? !kinds.has(kind) : !touched().has(`@${key}`)) return base.referring(key, kind as Kind);
+      if (kind !== undefined ? !touches(kind) : !touched().has(`@${key}`)) return base.referring(key, kind as Kind);
       return referrers(key, kind) as never;
     },
     workloads: (labels = {}, namespace) =>
