@@ -38,7 +38,6 @@ export function overlay(
   if (only !== undefined) {
     if (only.after !== undefined) added.push(only.after);
   } else for (const after of changed?.values() ?? []) if (after !== undefined) added.push(after);
-  const workloads = added.filter((object): object is Workload => WORKLOADS.has(object.kind));
   const replacesWorkloads = changes.some(({ ref }) => WORKLOADS.has(ref.kind));
   let touchedKeys: ReadonlySet<string> | undefined;
   /** The keys under which the changes show in what somebody has read. */
@@ -69,29 +68,7 @@ export function overlay(
   };
   const hidden = ({ kind, namespace, name }: ObjectRef) => isChanged(kind, namespace, name);
 
-  function* listed<K extends Kind>(kind: K, namespace?: string): Iterable<Projections[K]> {
-    for (const object of base.list(kind, namespace)) if (!hidden(object)) yield object;
-    for (const object of added) {
-      if (object.kind === kind && (namespace === undefined || object.namespace === namespace)) yield object as never;
-    }
-  }
-  function* referrers(key: string, kind?: Kind): Iterable<Meta> {
-    for (const object of kind === undefined ? base.referring(key) : base.referring(key, kind)) {
-      if (!hidden(object)) yield object;
-    }
-    for (const object of added) if ((kind === undefined || object.kind === kind) && refersTo(object, key)) yield object;
-  }
-  function* selected(labels: Readonly<Record<string, string>>, namespace?: string): Iterable<Workload> {
-    for (const workload of base.workloads(labels, namespace)) if (!hidden(workload)) yield workload;
-    for (const workload of workloads) {
-      if (
-        (namespace === undefined || workload.namespace === namespace) &&
-        matchesLabels(labels, workload.template.labels)
-      ) {
-        yield workload;
-      }
-    }
-  }
+  const top: Top = { base, added, hidden, refersTo };
 
   const mesh: Base = {
     declared: base.declared,
@@ -111,7 +88,7 @@ export function overlay(
       const { kind, namespace, name } = ref;
       return isChanged(kind, namespace, name) ? changedTo(kind, namespace, name) : base.object(ref);
     },
-    list: (kind, namespace) => (touches(kind) ? listed(kind, namespace) : base.list(kind, namespace)),
+    list: (kind, namespace) => (touches(kind) ? listed(top, kind, namespace) : base.list(kind, namespace)),
     some: (kind, namespace) =>
       base.some(kind, namespace) ||
       (touches(kind) &&
@@ -119,10 +96,10 @@ export function overlay(
     complete: kind => (complete === undefined ? base.complete(kind) : complete(kind, mesh)),
     referring(key: string, kind?: Kind) {
       if (kind !== undefined ? !touches(kind) : !touched().has(`@${key}`)) return base.referring(key, kind as Kind);
-      return referrers(key, kind) as never;
+      return referrers(top, key, kind) as never;
     },
     workloads: (labels = {}, namespace) =>
-      replacesWorkloads ? selected(labels, namespace) : base.workloads(labels, namespace),
+      replacesWorkloads ? selected(top, labels, namespace) : base.workloads(labels, namespace),
     fact<T>(fact: Fact<T>): T {
       const known = facts.get(fact);
       if (known !== undefined) return known.value as T;
@@ -141,6 +118,44 @@ export function overlay(
     factReads: fact => facts.get(fact)?.reads ?? base.factReads(fact),
   };
   return mesh;
+}
+
+/** What an overlay puts on its base. */
+interface Top {
+  readonly base: Base;
+  readonly added: readonly Meta[];
+  hidden(object: ObjectRef): boolean;
+  refersTo(object: Meta, key: string): boolean;
+}
+
+// Outside of `overlay`: a generator function that is made anew for each of them keeps all that it closes over until the next major
+// collection (see difference.ts).
+
+function* listed<K extends Kind>({ base, added, hidden }: Top, kind: K, namespace?: string): Iterable<Projections[K]> {
+  for (const object of base.list(kind, namespace)) if (!hidden(object)) yield object;
+  for (const object of added) {
+    if (object.kind === kind && (namespace === undefined || object.namespace === namespace)) yield object as never;
+  }
+}
+
+function* referrers({ base, added, hidden, refersTo }: Top, key: string, kind?: Kind): Iterable<Meta> {
+  for (const object of kind === undefined ? base.referring(key) : base.referring(key, kind)) {
+    if (!hidden(object)) yield object;
+  }
+  for (const object of added) if ((kind === undefined || object.kind === kind) && refersTo(object, key)) yield object;
+}
+
+function* selected(
+  { base, added, hidden }: Top,
+  labels: Readonly<Record<string, string>>,
+  namespace?: string,
+): Iterable<Workload> {
+  for (const workload of base.workloads(labels, namespace)) if (!hidden(workload)) yield workload;
+  for (const object of added) {
+    if (!WORKLOADS.has(object.kind) || (namespace !== undefined && object.namespace !== namespace)) continue;
+    const workload = object as Workload;
+    if (matchesLabels(labels, workload.template.labels)) yield workload;
+  }
 }
 
 function overlaps(reads: ReadonlySet<string>, touched: ReadonlySet<string>): boolean {
