@@ -18,5 +18,6 @@ export const NOT_HELD: Readonly<Record<string, string>> = {
   'stale-api-version/new-policy-on-old-crds': NOT_SERVED,
   'waypoint-availability/budget-keeps-all': DEFAULTS,
   'waypoint-availability/class-defaults': DEFAULTS,
+  'waypoint-availability/single-replica': DEFAULTS,
   'waypoint-binding/waypoint-comes-without-address': DEFAULTS,
 };

@@ -210,12 +210,10 @@ const guard = await install({
   cluster: {
     nodes: [],
     withoutControllers: [
-      'serviceaccount-token-controller',
       'endpoints-controller',
       'endpointslice-controller',
-      'endpointslicemirroring-controller',
+      'endpointslice-mirroring-controller',
       'root-ca-certificate-publisher-controller',
-      'serviceaccount-controller',
     ],
     apiServerFlags: ['--disable-admission-plugins=ServiceAccount'],
   },
@@ -240,7 +238,15 @@ try {
   // by whom no webhook is asked: filling would be measured otherwise
   await fill(guard);
   const known = async () => (await guard.figures()).get('waywarden_mesh_objects{kind="Pod"}') ?? 0;
-  await until('everything to be known', async () => (await known()) >= count.pods, { timeout: 120_000, every: 1000 });
+  await until(
+    'everything to be known',
+    async () => {
+      const there = await known();
+      if (there < count.pods) throw new Error(`${there} pods`);
+      return true;
+    },
+    { timeout: 120_000, every: 1000 },
+  );
   await sleep(5_000);
   console.log(
     `${count.namespaces} namespaces, ${count.services} services, ${count.pods} pods, followed as they came: ${Math.round(megabytes())} MB resident`,

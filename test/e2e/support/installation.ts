@@ -117,7 +117,7 @@ export async function install(options: InstallOptions = {}): Promise<Installed> 
       const sums = new Map<string, number>();
       for (const replica of running.list()) {
         const { text: exposition } = await replica.ask('/metrics');
-        for (const [, series, value] of exposition.matchAll(/^([a-z][^ ]*(?: [^ ]*)*) ([0-9.e+-]+)$/gm))
+        for (const [, series, value] of exposition.matchAll(/^([a-z_]+(?:\{[^\n]*\})?) ([0-9.e+-]+)$/gm))
           sums.set(series ?? '', (sums.get(series ?? '') ?? 0) + Number(value));
       }
       return sums;
