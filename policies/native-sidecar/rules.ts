@@ -13,6 +13,8 @@ export interface Rule {
   readonly lists: Lists;
   /** True for a rule that changes pods; false for one that allows or refuses them. */
   readonly mutates: boolean;
+  /** True where it names the proxy only to let it off, and neither it nor another rule of the object judges init containers. */
+  readonly needless?: true;
 }
 
 /** Keys whose text people read and no engine does. */
@@ -66,6 +68,44 @@ function inJsonPatch(patch: unknown, around: Lists, named: Named): Lists {
     return path.startsWith('/spec/') ? either(lists, listsIn(path, named)) : lists;
   }, NEITHER);
   return own.regular || own.init ? own : around;
+}
+
+/** Whether a JSON value speaks of init containers, in a key or in a text. */
+function saysInit(value: unknown, depth = 0): boolean {
+  if (typeof value === 'string') return /initContainers|\.\*\[\]/.test(value);
+  if (depth > DEPTH) return true;
+  if (Array.isArray(value)) return value.some(item => saysInit(item, depth + 1));
+  const object = record(value) ?? {};
+  return Object.keys(object).some(
+    key => !PROSE.has(key) && (key.includes('initContainers') || saysInit(object[key], depth + 1)),
+  );
+}
+
+const LETS_OFF =
+  /(?:!=\s*['"`]istio-proxy['"`])|(?:['"`]istio-proxy['"`]\s*!=)|(?:==\s*['"`]istio-proxy['"`]\s*\|\|)|(?:!\s*\(?[\w.]+\s+in\s*\[[^\]]*['"`]istio-proxy['"`][^\]]*\])/g;
+
+/** A text that names the proxy only to let it off: `!istio-proxy`, `c.name != 'istio-proxy'`, `c.name == 'istio-proxy' || …`. */
+function textLetsOff(said: string): boolean {
+  if (said.length > 10_000) return false;
+  if (/^\s*!/.test(said) && meansProxy(said)) return !/[|&,]/.test(said);
+  return !said.replace(LETS_OFF, '').includes('istio-proxy') && !meansProxy(said);
+}
+
+/** Whether everything that names the proxy in a JSON value lets it off: conditions that ask that it is not the proxy, and texts. */
+function onlyLetsOff(value: unknown, depth = 0): boolean {
+  if (typeof value === 'string') return textLetsOff(value);
+  if (depth > DEPTH) return false;
+  if (Array.isArray(value)) return value.every(item => onlyLetsOff(item, depth + 1));
+  const object = record(value);
+  if (object === undefined) return true;
+  const operator = text(object['operator']);
+  if ('key' in object && operator !== undefined) {
+    if (!saysProxy(object['value']) && !mentioned(object['value'])) return onlyLetsOff(object['key'], depth + 1);
+    return /^(?:NotEquals?|AnyNotIn|AllNotIn|NotIn)$/.test(operator);
+  }
+  return Object.keys(object).every(
+    key => PROSE.has(key) || (!/istio-proxy/.test(key) && onlyLetsOff(object[key], depth + 1)),
+  );
 }
 
 const mentioned = (value: unknown): boolean => text(value)?.includes('istio-proxy') === true;
@@ -127,6 +167,7 @@ function namesOf(variables: readonly JsonObject[], known: Named = new Map()): Na
 }
 
 function kyvernoRules(spec: unknown): readonly Rule[] {
+  const judgesInit = saysInit(at(spec, 'rules'));
   return list(at(spec, 'rules')).map((rule, index) => {
     // match and exclude pick objects by kind, name and label; what a rule generates is no pod that is admitted
     const { match: _match, exclude: _exclude, generate: _generate, name: _name, ...rest } = record(rule) ?? {};
@@ -139,6 +180,7 @@ function kyvernoRules(spec: unknown): readonly Rule[] {
         namesOf([...records(rest['context']), ...records(at(rest, 'validate', 'cel', 'variables'))]),
       ),
       mutates: rest['mutate'] !== undefined,
+      ...(!judgesInit && rest['validate'] !== undefined && onlyLetsOff(rest) ? { needless: true as const } : {}),
     };
   });
 }
@@ -147,14 +189,16 @@ function kyvernoRules(spec: unknown): readonly Rule[] {
 function celRules(spec: unknown): readonly Rule[] {
   const named = namesOf(records(at(spec, 'variables')));
   const reach = (value: unknown) => textsIn(value).reduce((lists, one) => either(lists, mentions(one, named)), NEITHER);
+  const mutates = list(at(spec, 'mutations')).length > 0;
+  const letsOff = !mutates && !saysInit(spec) && onlyLetsOff(spec);
   const part = (key: string, mutates: boolean): readonly Rule[] =>
     list(at(spec, key)).map((item, index) => ({
       key: `${key}/${index}`,
       path: `/spec/${key}/${index}`,
       lists: reach(item),
       mutates,
+      ...(letsOff ? { needless: true as const } : {}),
     }));
-  const mutates = list(at(spec, 'mutations')).length > 0;
   return [
     ...part('variables', mutates),
     ...part('matchConditions', mutates),
@@ -211,11 +255,12 @@ export function rulesOf(kind: GroupKind, spec: unknown): readonly Rule[] {
 
 /**
  * The rules that reach for the proxy among the regular containers only. A rule for the other list beside it, of the same sort,
- * makes both whole.
+ * makes both whole; an exemption from a rule that judges regular containers alone is needless with a native proxy, and does no harm.
  */
 export function narrowRules(rules: readonly Rule[]): readonly Rule[] {
   return rules.filter(
     rule =>
+      rule.needless !== true &&
       rule.lists.regular &&
       !rule.lists.init &&
       !rules.some(other => other.mutates === rule.mutates && other.lists.init && !other.lists.regular),
