@@ -76,7 +76,7 @@ function* checkService(
       fix:
         service.kind === 'Service'
           ? 'target a Service of these pods that has a cluster IP'
-          : 'give the ServiceEntry addresses, or resolution DNS without that label',
+          : 'give the ServiceEntry addresses, or plain hosts, resolution DNS and no opt-out label',
       evidence: [ref(service)],
       because: `${address.why}, whatever its status says`,
       certain: address.certain && isAmbientKnown(mesh),

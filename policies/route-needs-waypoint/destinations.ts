@@ -4,7 +4,7 @@ import { ambient, enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts'
 import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
-import { type Binding, hasAddress, waypointOf } from '../../src/mesh/waypoints.ts';
+import { type Binding, hasAddress, isExternalName, waypointOf } from '../../src/mesh/waypoints.ts';
 
 export const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 
@@ -63,6 +63,9 @@ export type Obstacle =
  */
 export function obstacle(mesh: Mesh, destination: Destination): Obstacle {
   const binding = waypointOf(mesh, destination, 'service');
+  if (isExternalName(destination)) {
+    return { is: 'target-without-address', why: hasAddress(mesh, destination).why, binding };
+  }
   switch (binding.state) {
     case 'none':
     case 'opted-out':

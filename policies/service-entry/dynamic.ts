@@ -7,6 +7,9 @@ import { waypointOf } from '../../src/mesh/waypoints.ts';
 
 import { DYNAMIC, deployments, type Found, type Situation } from './situation.ts';
 
+/** What istiod's validation takes (pkg/config/validation; HTTPS is not among them). */
+const TAKEN: ReadonlySet<string> = new Set(['HTTP', 'HTTP2', 'GRPC', 'TLS']);
+
 function invalidDynamic(entry: ServiceEntry): readonly { what: string; fix: string; path: string }[] {
   const found: { what: string; fix: string; path: string }[] = [];
   const plain = entry.hosts.find(host => !host.startsWith('*'));
@@ -21,10 +24,10 @@ function invalidDynamic(entry: ServiceEntry): readonly { what: string; fix: stri
     found.push({ what: 'it has addresses', fix: 'remove spec.addresses', path: '/spec/addresses' });
   if (entry.endpoints > 0)
     found.push({ what: 'it has endpoints', fix: 'remove spec.endpoints', path: '/spec/endpoints' });
-  const raw = entry.ports.find(port => ['TCP', 'UDP', 'MONGO', 'MYSQL', 'REDIS'].includes(port.protocol));
-  if (raw !== undefined) {
+  const other = entry.ports.find(port => !TAKEN.has(port.protocol));
+  if (other !== undefined) {
     found.push({
-      what: `port ${raw.number} is ${raw.protocol}, which carries no host name`,
+      what: `port ${other.number} is ${other.protocol || 'of no protocol'}, and not HTTP, HTTP2, GRPC or TLS`,
       fix: 'use HTTP or TLS ports',
       path: '/spec/ports',
     });

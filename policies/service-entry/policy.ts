@@ -11,7 +11,7 @@ import { isOf } from '../../src/mesh/kinds.ts';
 import { ordinaryPod } from '../../src/mesh/ordinary.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { atLeast, controlPlanes, flag, ownersOf, servesAmbient, ztunnels } from '../../src/mesh/releases.ts';
-import { hasAddress, waypointOf } from '../../src/mesh/waypoints.ts';
+import { hasAddress, isExternalName, waypointOf } from '../../src/mesh/waypoints.ts';
 import { affected } from './affected.ts';
 import { dynamicDns } from './dynamic.ts';
 import { differ, isOlder, meet, portsMissingIn, ref, SERVICE_ENTRY, visibleTo } from './hosts.ts';
@@ -66,7 +66,7 @@ function* sharedHosts({ entry, mesh, serving, owners }: Situation): Found {
     const service = key.startsWith('Service/')
       ? mesh.object({ kind: 'Service', namespace: key.split('/')[1] ?? '', name: key.split('/')[2] ?? '' })
       : undefined;
-    if (service !== undefined && serving.length > 0) {
+    if (service !== undefined && !isExternalName(service) && serving.length > 0) {
       yield {
         finding: service.namespace === entry.namespace ? 'host-twice' : 'same-host-elsewhere',
         key: host,
@@ -132,7 +132,9 @@ function* withoutAddress({ entry, mesh, serving }: Situation): Found {
     fix:
       entry.resolution === 'NONE'
         ? 'give it spec.addresses, or resolution DNS or STATIC'
-        : 'give it spec.addresses, or remove networking.istio.io/enable-autoallocate-ip: "false"',
+        : entry.hosts.every(host => host.startsWith('*'))
+          ? 'give it spec.addresses, or hosts without a wildcard'
+          : 'give it spec.addresses, or remove networking.istio.io/enable-autoallocate-ip: "false"',
     evidence: [...(binding.waypoint === undefined ? [] : [binding.waypoint]), ...policies.slice(0, 3).map(ref)],
     because: address.why,
     certain: address.certain && binding.certain,

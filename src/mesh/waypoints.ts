@@ -264,6 +264,11 @@ export function attach(
 
 const UNNAMED = { ready: false, certain: true } as const;
 
+/** True for a Service that ambient mode does not know: its label names no waypoint, and it gets no condition (services.go; tried). */
+export function isExternalName(object: Meta): boolean {
+  return object.kind === 'Service' && (object as Service).type === 'ExternalName';
+}
+
 /**
  * The waypoint of a Service, ServiceEntry, WorkloadEntry or workload (by its template), or of whatever inherits it from a
  * Namespace. The object's own label goes before its Namespace's, also where it names nothing that is there: there is no falling
@@ -273,6 +278,7 @@ export function waypointOf(mesh: Mesh, object: Meta, traffic: TrafficType): Bind
   const labels = bindingLabels(object);
   if (isGatewayItself(labels)) return { state: 'none', why: 'it is a gateway of Istio itself', ...UNNAMED };
   if (mesh.fact(ambient).state === 'off') return { state: 'none', why: mesh.fact(ambient).why, ...UNNAMED };
+  if (isExternalName(object)) return { state: 'none', why: 'it is of type ExternalName', ...UNNAMED };
   const namespace = consumerNamespace(object);
   const self = { kind: object.kind, namespace: object.namespace, name: object.name };
   const own = namedWaypoint(labels, namespace);
@@ -391,6 +397,10 @@ export function hasAddress(
   if (entry.addresses.length > 0) return { has: true, why: 'it has addresses', certain: true };
   if (entry.resolution === 'NONE') {
     return { has: false, why: 'it has resolution NONE and no addresses', certain: true };
+  }
+  // istiod gives wildcards addresses for DYNAMIC_DNS alone (constructServiceEntries; tried)
+  if (entry.resolution !== 'DYNAMIC_DNS' && entry.hosts.length > 0 && entry.hosts.every(host => host.startsWith('*'))) {
+    return { has: false, why: 'a wildcard host gets no address from istiod', certain: true };
   }
   if (entry.labels[AUTO_ALLOCATE]?.toLowerCase() === 'false') {
     return { has: false, why: `it has no addresses and ${AUTO_ALLOCATE}: false`, certain: true };

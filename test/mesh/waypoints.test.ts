@@ -343,6 +343,17 @@ spec: { hosts: [e.test], ${spec} }`);
   expect(of('resolution: DNS')).toBe(true);
   expect(of('resolution: STATIC')).toBe(true);
   expect(of('resolution: DNS', 'networking.istio.io/enable-autoallocate-ip: "false"')).toBe(false);
+  const hosts = (list: string, resolution: string) => {
+    const mesh = meshOf(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: { name: e, namespace: shop }
+spec: { hosts: ${list}, resolution: ${resolution} }`);
+    return hasAddress(mesh, mesh.get('ServiceEntry.networking.istio.io', 'shop', 'e') as ServiceEntry).has;
+  };
+  expect(hosts('["*.test"]', 'STATIC')).toBe(false);
+  expect(hosts('["*.test", e.test]', 'STATIC')).toBe(true);
+  expect(hosts('["*.test"]', 'DYNAMIC_DNS')).toBe(true);
   const services = meshOf(
     service() + service('', 'headless', ', clusterIP: None') + service('', 'ext', ', type: ExternalName'),
   );

@@ -1,9 +1,11 @@
-// What istiod made of the meshes: what ztunnel would receive, conditions, and where the proxy was injected.
+// What istiod made of the meshes: what ztunnel and waypoints would receive, conditions, and where the proxy was injected.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { at, record, records, text } from '../../src/kube/json.ts';
+import { at, number, records, text } from '../../src/kube/json.ts';
 import type { Api } from '../harness/api.ts';
 import type { Istiod } from '../harness/istio.ts';
 import type { Manifest } from '../harness/objects.ts';
+import type { Watched } from './watched.ts';
+import { askWaypoints, isWaypointPod, type Waypoint } from './waypoints.ts';
 
 export interface Observation {
   /** Policies as ztunnel receives them, by `namespace/name`. */
@@ -12,69 +14,141 @@ export interface Observation {
   readonly services: ReadonlyMap<string, unknown>;
   /** Pods, by `namespace/name`. */
   readonly workloads: ReadonlyMap<string, unknown>;
+  /** All that has an address: pods, and endpoints of ServiceEntries. */
+  readonly endpoints: readonly unknown[];
   /** Stored objects by `Kind/namespace/name`. */
   readonly stored: ReadonlyMap<string, Manifest>;
+  /** Waypoints that run, by `namespace/name` of their Gateway. */
+  readonly waypoints: ReadonlyMap<string, Waypoint>;
 }
 
-const STORED: readonly (readonly [string, string])[] = [
-  ['/api/v1/pods', 'Pod'],
-  ['/api/v1/services', 'Service'],
-  ['/apis/gateway.networking.k8s.io/v1/gateways', 'Gateway'],
-  ['/apis/gateway.networking.k8s.io/v1/httproutes', 'HTTPRoute'],
-  ['/apis/gateway.networking.k8s.io/v1/grpcroutes', 'GRPCRoute'],
-  ['/apis/networking.istio.io/v1/serviceentries', 'ServiceEntry'],
-  ['/apis/security.istio.io/v1/authorizationpolicies', 'AuthorizationPolicy'],
-];
-
-/** Milliseconds without a change after which the picture counts as finished, and that pass at least. */
+/** Milliseconds without a change after which the picture counts as finished. */
 const QUIET = 1200;
-const AT_LEAST = 2500;
-const AT_MOST = 40_000;
+/** How long gateways without an address, pods that do not run and the rest are waited for. */
+const PATIENCE = 15_000;
+const AT_MOST = 90_000;
 
-async function stored(api: Api): Promise<ReadonlyMap<string, Manifest>> {
-  const found = new Map<string, Manifest>();
-  const lists = await Promise.all(
-    STORED.map(async ([path, kind]) => [kind, (await api.send('GET', path)).body] as const),
+/** istiod lists what it has in another order each time; of other namespaces nobody waits. */
+function fingerprint(picture: object, concerns: (namespace: string) => boolean): string {
+  const lists = Object.values(picture).filter(Array.isArray);
+  return JSON.stringify(
+    lists.map(list =>
+      list
+        .filter(entry => concerns(text(at(entry, 'namespace')) ?? ''))
+        .map(entry => JSON.stringify(entry))
+        .sort(),
+    ),
   );
-  for (const [kind, body] of lists) {
-    for (const item of records(at(body, 'items'))) {
-      const object = { ...item, kind } as unknown as Manifest;
-      found.set(`${kind}/${object.metadata.namespace ?? ''}/${object.metadata.name}`, object);
+}
+
+/** What is still on its way: nobody need wait for it longer than a while, for it may never come. */
+function unfinished(
+  objects: ReadonlyMap<string, Manifest>,
+  concerns: (namespace: string) => boolean,
+): string | undefined {
+  for (const [key, object] of objects) {
+    if (!concerns(object.metadata.namespace ?? '') || object.metadata.deletionTimestamp !== undefined) continue;
+    if (object.kind === 'Pod' && at(object, 'status', 'podIP') === undefined) return key;
+    if (object.kind === 'Gateway') {
+      const unclaimed = records(at(object, 'status', 'conditions')).every(one => one['reason'] === 'Pending');
+      const ours = object.metadata.labels?.['istio.io/rev'] === undefined;
+      if (ours && !unclaimed && records(at(object, 'status', 'addresses')).length === 0) return key;
+    }
+    if (object.kind === 'Deployment') {
+      const failed = records(at(object, 'status', 'conditions')).some(one => one['type'] === 'ReplicaFailure');
+      const wanted = number(at(object, 'spec', 'replicas')) ?? 1;
+      if (!failed && (number(at(object, 'status', 'availableReplicas')) ?? 0) < wanted) return key;
     }
   }
-  return found;
+  return undefined;
 }
 
-/** istiod lists what it has in another order each time. */
-function sorted(value: unknown): unknown {
-  const lists = Array.isArray(value) ? [value] : Object.values(record(value) ?? {}).filter(Array.isArray);
-  return lists.map(list => list.map(entry => JSON.stringify(entry)).sort());
+const TAIL = 'oracle';
+let tails = 0;
+
+/** The namespace in which the last objects of each wave stand. */
+export const TAIL_NAMESPACE: Manifest = {
+  apiVersion: 'v1',
+  kind: 'Namespace',
+  metadata: { name: TAIL, labels: { 'istio.io/dataplane-mode': 'ambient', 'istio.io/use-waypoint': 'nowhere' } },
+};
+
+/**
+ * Objects that are sent when all others are there. What istiod says of them it says after what it has to say of the others of their
+ * kind, however busy the machine is.
+ */
+async function sendTail(api: Api, watched: Watched): Promise<() => Promise<boolean>> {
+  tails += 1;
+  const metadata = { name: `tail-${tails}`, namespace: TAIL };
+  const ports = [{ name: 'http', port: 80 }];
+  const objects: readonly (readonly [string, unknown])[] = [
+    [
+      `/api/v1/namespaces/${TAIL}/services`,
+      { apiVersion: 'v1', kind: 'Service', metadata, spec: { selector: { app: 'x' }, ports } },
+    ],
+    [
+      `/apis/networking.istio.io/v1/namespaces/${TAIL}/serviceentries`,
+      {
+        apiVersion: 'networking.istio.io/v1',
+        kind: 'ServiceEntry',
+        metadata,
+        spec: {
+          hosts: [`${metadata.name}.example.test`],
+          resolution: 'DNS',
+          ports: [{ number: 80, name: 'http', protocol: 'HTTP' }],
+        },
+      },
+    ],
+    [
+      `/apis/security.istio.io/v1/namespaces/${TAIL}/authorizationpolicies`,
+      {
+        apiVersion: 'security.istio.io/v1',
+        kind: 'AuthorizationPolicy',
+        metadata,
+        spec: { targetRefs: [{ group: '', kind: 'Service', name: metadata.name }], action: 'ALLOW' },
+      },
+    ],
+  ];
+  for (const [path, object] of objects) await api.call('POST', path, object);
+  return async () => {
+    const kinds = ['Service', 'ServiceEntry', 'AuthorizationPolicy'];
+    const stored = kinds.map(kind => watched.objects.get(`${kind}/${TAIL}/${metadata.name}`));
+    if (stored.some(object => records(at(object, 'status', 'conditions')).length === 0)) return false;
+    for (const [path] of objects) await api.send('DELETE', `${path}/${metadata.name}`);
+    return true;
+  };
 }
 
-/** Only what is compared: enough to see whether istiod is still busy. */
-function fingerprint(picture: unknown, objects: ReadonlyMap<string, Manifest>): string {
-  const statuses = [...objects].map(([key, object]) => [
-    key,
-    at(object, 'status', 'conditions'),
-    at(object, 'status', 'addresses'),
-    at(object, 'status', 'parents'),
-  ]);
-  return JSON.stringify([sorted(picture), sorted(statuses)]);
-}
-
-/** Waits until nothing changes any more, then looks. */
-export async function observe(api: Api, istiod: Istiod): Promise<Observation> {
+/** Waits until istiod has answered all that was sent to some namespaces and nothing changes there any more, then looks. */
+export async function observe(
+  api: Api,
+  watched: Watched,
+  istiod: Istiod,
+  concerns: (namespace: string) => boolean,
+  quiet = QUIET,
+): Promise<Observation> {
   const started = Date.now();
+  watched.count(concerns);
+  const answered = await sendTail(api, watched);
+  let done = false;
   let last = '';
   let since = started;
   for (;;) {
-    const [picture, objects] = await Promise.all([istiod.ambientz(), stored(api)]);
-    const now = fingerprint(picture, objects);
+    done ||= await answered();
+    const picture = await istiod.ambientz();
+    const now = fingerprint(picture, concerns);
     if (now !== last) {
       last = now;
       since = Date.now();
     }
-    if ((Date.now() - since >= QUIET && Date.now() - started >= AT_LEAST) || Date.now() - started > AT_MOST) {
+    const waited = Date.now() - started;
+    const waiting = unfinished(watched.objects, concerns);
+    if (waited > AT_MOST) throw new Error(`istiod is not done after ${AT_MOST / 1000} s: ${waiting ?? 'no answer'}`);
+    const ready = done && (waited > PATIENCE || waiting === undefined);
+    if (ready && Date.now() - Math.max(since, watched.changed()) >= quiet) {
+      const pods = [...watched.objects.values()].filter(
+        object => object.kind === 'Pod' && isWaypointPod(object) && concerns(object.metadata.namespace ?? ''),
+      );
       // an empty list is null here
       const byName = (list: readonly unknown[] | null, key: string) =>
         new Map(
@@ -89,10 +163,12 @@ export async function observe(api: Api, istiod: Istiod): Promise<Observation> {
           (picture.workloads ?? []).filter(entry => String(at(entry, 'uid')).includes('/Pod/')),
           'name',
         ),
-        stored: objects,
+        endpoints: picture.workloads ?? [],
+        stored: new Map(watched.objects),
+        waypoints: await askWaypoints(istiod, pods),
       };
     }
-    await sleep(300);
+    await sleep(400);
   }
 }
 
@@ -104,6 +180,15 @@ export function waypointIn(entry: unknown): string | undefined {
   return hostname === undefined
     ? undefined
     : `${namespace}/${hostname.split('.')[0]?.replace(/^ingress-istio$/, 'ingress')}`;
+}
+
+/** Whether ztunnel sends traffic for a service to its waypoint: it has an address, and the waypoint's own Service a port 15008. */
+export function takesWaypoint(seen: Observation, entry: unknown): boolean {
+  if (records(at(entry, 'addresses')).length === 0) return false;
+  const waypoint = at(entry, 'waypoint', 'hostname');
+  if (waypoint === undefined) return false;
+  const own = seen.services.get(`${text(at(waypoint, 'namespace'))}/${text(at(waypoint, 'hostname'))}`);
+  return records(at(own, 'ports')).some(port => port['servicePort'] === 15008);
 }
 
 /** A condition of an object. */
@@ -118,12 +203,4 @@ export function conditionOf(
     reason: text(found['reason']) ?? '',
     message: text(found['message']) ?? '',
   };
-}
-
-/** Where the proxy of a stored pod is. */
-export function proxyIn(pod: unknown): 'native' | 'classic' | 'none' {
-  const named = (list: unknown) =>
-    records(list).some(container => container['name'] === 'istio-proxy' && container['image'] !== 'auto');
-  if (named(at(pod, 'spec', 'initContainers'))) return 'native';
-  return named(at(pod, 'spec', 'containers')) ? 'classic' : 'none';
 }

@@ -1,0 +1,140 @@
+// What becomes of a policy without targets in ztunnel, in the words of our findings: read off the policy that ztunnel receives, by ztunnel's
+// own rules for empty matches (src/rbac.rs).
+import { at, record, records, text } from '../../../src/kube/json.ts';
+import type { AuthorizationPolicy } from '../../../src/mesh/kinds/security.ts';
+import type { Manifest } from '../../harness/objects.ts';
+import type { Observation } from '../observe.ts';
+import { attributes } from './common.ts';
+
+const TRUST = ['trustDomains', 'notTrustDomains'];
+
+/** One alternative of a clause: what it had as it was written, and what came of it. */
+interface Alternative {
+  readonly written: readonly string[];
+  readonly kept: readonly string[];
+  /** Its principals are all ones that no workload of the mesh can have. */
+  readonly nobody: boolean;
+}
+
+/** The alternatives of each clause as written, in the order in which istiod sends the clauses. */
+function writtenClauses(rule: unknown): readonly (readonly (readonly string[])[])[] {
+  const alternatives = (key: string, inner: string) => records(at(rule, key)).map(one => attributes(at(one, inner)));
+  const conditions = records(at(rule, 'when')).map(one => [
+    attributes({ values: one['values'], notValues: one['notValues'] }),
+  ]);
+  return [alternatives('to', 'operation'), alternatives('from', 'source'), ...conditions].filter(
+    clause => clause.length > 0,
+  );
+}
+
+/** True where no identity of a mesh with this trust domain matches any of the principals. */
+function isNobody(match: unknown, trustDomain: string): boolean {
+  const principals = records(at(match, 'principals'));
+  return (
+    principals.length > 0 &&
+    principals.every(one => {
+      const said = text(one['exact']) ?? text(one['prefix']) ?? '';
+      return said.startsWith('spiffe://') || (said.startsWith('cluster.local/') && trustDomain !== 'cluster.local');
+    })
+  );
+}
+
+function clausesOf(group: unknown, rule: unknown, trustDomain: string): readonly (readonly Alternative[])[] {
+  const written = writtenClauses(rule);
+  return records(at(group, 'rules')).map((clause, index) =>
+    records(at(clause, 'matches')).map((match, position) => ({
+      written: written[index]?.[position] ?? [],
+      kept: attributes(match),
+      nobody: isNobody(match, trustDomain),
+    })),
+  );
+}
+
+const isTrust = (attribute: string) => TRUST.includes(attribute);
+const lostHttp = ({ written, kept }: Alternative) => written.filter(one => !isTrust(one)).length > kept.length;
+const lostTrust = ({ written }: Alternative) => written.some(isTrust);
+
+function* denied(clauses: readonly (readonly Alternative[])[]): Iterable<string> {
+  if (clauses.some(clause => clause.length > 0 && clause.every(({ nobody }) => nobody))) {
+    yield 'deny-rule-never-matches';
+    return;
+  }
+  const inert = clauses.filter(clause => clause.length > 0 && clause.every(({ kept }) => kept.length === 0));
+  if (inert.length > 0) {
+    // a source of which trust domains alone are left out never matches either
+    yield inert.some(clause => clause.some(lostHttp)) ? 'deny-rule-never-matches' : 'trust-domains-dropped';
+    return;
+  }
+  for (const one of clauses.flat()) {
+    // an alternative that is gone never matches either; what stays of others matches more
+    if (lostHttp(one)) yield one.kept.length === 0 ? 'deny-rule-never-matches' : 'deny-rule-too-broad';
+    if (lostTrust(one)) yield 'trust-domains-dropped';
+  }
+}
+
+/** The groups that istiod sent and the rules that they came from. Rules of an ALLOW policy may be gone: the others keep their order. */
+function* pairs(groups: readonly unknown[], rules: readonly unknown[], denies: boolean) {
+  if (denies || groups.length === rules.length) {
+    for (const [index, group] of groups.entries()) yield [group, rules[index]] as const;
+    return;
+  }
+  const shape = (group: unknown) =>
+    JSON.stringify(records(at(group, 'rules')).map(one => records(at(one, 'matches')).length));
+  let next = 0;
+  for (const group of groups) {
+    while (
+      next < rules.length &&
+      JSON.stringify(writtenClauses(rules[next]).map(clause => clause.length)) !== shape(group)
+    )
+      next += 1;
+    yield [group, rules[next]] as const;
+    next += 1;
+  }
+}
+
+/** True for pods that ztunnel captures, as istiod tells it. */
+export function isCaptured(workload: unknown): boolean {
+  return text(at(workload, 'tunnelProtocol')) === 'HBONE' && at(workload, 'nativeTunnel') !== true;
+}
+
+/** `nobody` where it is for no captured pod of these namespaces, `not sent`, `attached to nothing`, `as written`, or findings. */
+export function ztunnelSays(
+  policy: AuthorizationPolicy,
+  object: Manifest,
+  seen: Observation,
+  inNamespace: (namespace: string) => boolean,
+  trustDomain: string,
+): string {
+  const key = `${policy.namespace}/${policy.name}`;
+  const received = seen.policies.get(key);
+  const selects = (workload: unknown) =>
+    Object.entries(policy.selector?.matchLabels ?? {}).every(([label, value]) => {
+      const stored = seen.stored.get(`Pod/${text(at(workload, 'namespace'))}/${text(at(workload, 'name'))}`);
+      return stored?.metadata.labels?.[label] === value;
+    });
+  const captured = [...seen.workloads.values()].filter(
+    workload => inNamespace(text(at(workload, 'namespace')) ?? '') && isCaptured(workload) && selects(workload),
+  );
+  if (captured.length === 0) return 'nobody';
+  if (received === undefined) return 'not sent';
+  const scope = text(at(received, 'scope')) ?? 'GLOBAL';
+  const listed = captured.some(workload =>
+    (at(workload, 'authorizationPolicies') as string[] | undefined)?.includes(key),
+  );
+  if (scope === 'WORKLOAD_SELECTOR' && !listed) return 'attached to nothing';
+  const rules = records(at(object, 'spec', 'rules'));
+  const groups = records(at(received, 'groups'));
+  const denies = text(at(received, 'action')) === 'DENY';
+  const said = new Set<string>();
+  if (!denies && groups.length < rules.length) said.add('allow-rule-dropped');
+  for (const [group, rule] of pairs(groups, rules, denies)) {
+    const clauses = clausesOf(group, rule, trustDomain);
+    if (denies) for (const one of denied(clauses)) said.add(one);
+    else if (clauses.some(clause => clause.length > 0 && clause.every(({ nobody }) => nobody)))
+      said.add('allow-rule-dropped');
+    else if (clauses.flat().some(lostTrust)) said.add('trust-domains-dropped');
+  }
+  return said.size === 0 ? 'as written' : [...said].sort().join(' ');
+}
+
+export { record };
