@@ -18,69 +18,82 @@ type Step = ObjectRef | typeof PAUSE;
 const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 
+/** Where subjects are looked for. (Generators that close over it would be kept until the next major collection: see difference.ts.) */
+interface Within {
+  readonly mesh: Mesh;
+  readonly subjects: readonly Kind[];
+}
+
+function* referring(within: Within, key: string): Iterable<Step> {
+  for (const object of within.mesh.referring(key)) if (within.subjects.includes(object.kind as Kind)) yield ref(object);
+}
+
+function* inNamespace(within: Within, where: string): Iterable<Step> {
+  let steps = 0;
+  for (const subject of within.subjects) {
+    for (const object of within.mesh.list(subject, where)) {
+      steps += 1;
+      if (steps % 50 === 0) yield PAUSE;
+      yield ref(object);
+    }
+  }
+}
+
+/** Those that select in every namespace. */
+function* inRoots(within: Within, except: string): Iterable<Step> {
+  for (const root of within.mesh.fact(rootNamespaces)) if (root !== except) yield* inNamespace(within, root);
+}
+
+function* of(within: Within, destination: Destination): Iterable<Step> {
+  yield* referring(within, refKey(destination));
+  if (destination.kind !== SERVICE_ENTRY) return;
+  for (const host of (destination as ServiceEntry).hosts) yield* referring(within, hostKey(host));
+}
+
+function* around(within: Within, where: string): Iterable<Step> {
+  yield* inNamespace(within, where);
+  let steps = 0;
+  for (const destination of servicesIn(within.mesh, where)) {
+    steps += 1;
+    if (steps % 50 === 0) yield PAUSE;
+    yield* of(within, destination);
+  }
+  yield* inRoots(within, where);
+}
+
 /** Names the subjects of one Mesh that a change concerns. */
 function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iterable<Step> {
   const { kind, namespace, name } = change.ref;
+  const within: Within = { mesh, subjects };
 
-  function* referring(key: string): Iterable<Step> {
-    for (const object of mesh.referring(key)) if (subjects.includes(object.kind as Kind)) yield ref(object);
-  }
-  function* inNamespace(where: string): Iterable<Step> {
-    let steps = 0;
-    for (const subject of subjects) {
-      for (const object of mesh.list(subject, where)) {
-        steps += 1;
-        if (steps % 50 === 0) yield PAUSE;
-        yield ref(object);
-      }
-    }
-  }
-  /** Those that select in every namespace. */
-  function* inRoots(except: string): Iterable<Step> {
-    for (const root of mesh.fact(rootNamespaces)) if (root !== except) yield* inNamespace(root);
-  }
-  function* of(destination: Destination): Iterable<Step> {
-    yield* referring(refKey(destination));
-    if (destination.kind !== SERVICE_ENTRY) return;
-    for (const host of (destination as ServiceEntry).hosts) yield* referring(hostKey(host));
-  }
-  function* around(where: string): Iterable<Step> {
-    yield* inNamespace(where);
-    let steps = 0;
-    for (const destination of servicesIn(mesh, where)) {
-      steps += 1;
-      if (steps % 50 === 0) yield PAUSE;
-      yield* of(destination);
-    }
-    yield* inRoots(where);
-  }
-
-  if (kind === 'Namespace') yield* around(name);
+  if (kind === 'Namespace') yield* around(within, name);
   else if (kind === 'Service' || kind === SERVICE_ENTRY) {
-    for (const object of [change.before, change.after]) if (object !== undefined) yield* of(object as Destination);
-    yield* inNamespace(namespace);
-    yield* inRoots(namespace);
+    for (const object of [change.before, change.after])
+      if (object !== undefined) yield* of(within, object as Destination);
+    yield* inNamespace(within, namespace);
+    yield* inRoots(within, namespace);
   } else if (WORKLOADS.has(kind)) {
-    yield* inNamespace(namespace);
+    yield* inNamespace(within, namespace);
     for (const object of [change.before, change.after]) {
       if (object === undefined) continue;
-      for (const service of servicesOf(mesh, object as Workload)) yield* of(service);
+      for (const service of servicesOf(mesh, object as Workload)) yield* of(within, service);
     }
-    for (const entry of mesh.list(SERVICE_ENTRY, namespace)) if (entry.workloadSelector !== undefined) yield* of(entry);
-    yield* inRoots(namespace);
+    for (const entry of mesh.list(SERVICE_ENTRY, namespace))
+      if (entry.workloadSelector !== undefined) yield* of(within, entry);
+    yield* inRoots(within, namespace);
   } else if (kind === GATEWAY) {
-    yield* referring(refKey(change.ref));
-    yield* around(namespace);
+    yield* referring(within, refKey(change.ref));
+    yield* around(within, namespace);
     for (const namer of namersOf(mesh, change.ref)) {
-      if (namer.kind === 'Namespace') yield* around(namer.name);
+      if (namer.kind === 'Namespace') yield* around(within, namer.name);
       else if (namer.kind === 'Service' || namer.kind === SERVICE_ENTRY) {
-        yield* of(namer as Destination);
-        yield* inNamespace(namer.namespace);
+        yield* of(within, namer as Destination);
+        yield* inNamespace(within, namer.namespace);
       }
     }
-    yield* inRoots(namespace);
+    yield* inRoots(within, namespace);
   } else if (kind === ISTIO_GATEWAY) {
-    yield* referring(refKey(change.ref));
+    yield* referring(within, refKey(change.ref));
     // one anywhere tells that there is an ingress, which applies DestinationRules
     for (const rule of mesh.list(DESTINATION_RULE)) yield ref(rule);
   } else if (subjects.includes(kind as Kind)) {
@@ -91,8 +104,9 @@ function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iter
         rules?: readonly { backends?: readonly ObjectRef[] }[];
         hosts?: readonly string[];
       };
-      for (const { backends } of rules ?? []) for (const backend of backends ?? []) yield* referring(refKey(backend));
-      for (const host of hosts ?? []) yield* referring(hostKey(fullHost(host, namespace)));
+      for (const { backends } of rules ?? [])
+        for (const backend of backends ?? []) yield* referring(within, refKey(backend));
+      for (const host of hosts ?? []) yield* referring(within, hostKey(fullHost(host, namespace)));
     }
   }
 }

@@ -139,22 +139,23 @@ function named({ matchLabels, matchExpressions }: LabelSelector, namespace: stri
     : 'unknown';
 }
 
+function* answers(applying: readonly NetworkPolicy[], packet: Packet, receiver: PodEnd | undefined): Iterable<Answer> {
+  for (const policy of applying) {
+    for (const rule of policy[packet.direction] ?? []) {
+      if (!ruleHasPort(rule, packet, receiver)) continue;
+      if (rule.peers.length === 0) yield 'yes';
+      for (const peer of rule.peers) yield peerMatches(peer, policy.namespace, packet.other);
+    }
+  }
+}
+
 /** Whether the policies let a packet through: those that do not select its pod have no say. */
 export function admits(policies: Iterable<NetworkPolicy>, packet: Packet): Answer {
   const { direction, pod, other } = packet;
   const applying = selecting(policies, pod, direction);
   if (applying.length === 0) return 'yes';
   const receiver = direction === 'ingress' ? pod : isPod(other) ? other : undefined;
-  function* answers(): Iterable<Answer> {
-    for (const policy of applying) {
-      for (const rule of policy[direction] ?? []) {
-        if (!ruleHasPort(rule, packet, receiver)) continue;
-        if (rule.peers.length === 0) yield 'yes';
-        for (const peer of rule.peers) yield peerMatches(peer, policy.namespace, other);
-      }
-    }
-  }
-  return either(answers());
+  return either(answers(applying, packet, receiver));
 }
 
 /** Somebody whom the policies let in (or out to) at a port: everybody, or a peer of a policy. */
