@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { z } from 'zod';
+import * as z from 'zod';
 import { policies as realPolicies } from '../policies/index.ts';
 import { configOf, loadConfig } from '../src/config/config.ts';
 import { configJsonSchema } from '../src/config/schema.ts';

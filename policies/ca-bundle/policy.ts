@@ -1,5 +1,5 @@
 // The CA that is plugged into istiod: whether istiod will start with it.
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, type Report } from '../../src/engine/policy.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
 import { CRL_FILE, GENERATED, ISTIO_FILES, TLS_FILES } from '../../src/mesh/cacerts.ts';

@@ -1,5 +1,5 @@
 // Settings of istiod, ztunnel and istio-cni that do not do what they say, wherever they are kept.
-import { z } from 'zod';
+import * as z from 'zod';
 import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
 import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';

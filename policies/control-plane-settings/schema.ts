@@ -1,7 +1,7 @@
 // The shape of settings.yaml, and its loader. Scripts and tests alone use it: what runs imports settings.gen.ts, which is made of the
 // file once, so that no start pays for reading and validating it.
 import { parse } from 'yaml';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { SettingTable } from './table.ts';
 
 const release = z.string().regex(/^1\.\d+$/);

@@ -1,5 +1,5 @@
 // CustomResourceDefinitions that the running Istio cannot work with, or that the API server cannot take.
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import { type ObjectRef, splitGroupKind } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';

@@ -1,5 +1,5 @@
 // Namespaces and workloads that ask for both data planes at once.
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';

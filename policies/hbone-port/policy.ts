@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import { parseAddress } from '../../src/kube/addresses.ts';
 import { ambient } from '../../src/mesh/enrolment.ts';

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { definePolicy } from '../../src/engine/policy.ts';
 import { GATEWAY, GATEWAY_CLASS, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
 import { INFERENCE_POOL } from '../../src/mesh/kinds/inference.ts';

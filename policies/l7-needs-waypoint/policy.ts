@@ -1,5 +1,5 @@
 // AuthorizationPolicies that nobody enforces as they are written, where ambient mode is.
-import { z } from 'zod';
+import * as z from 'zod';
 import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
 import { GATEWAY, GATEWAY_CLASS, ROUTE_KINDS } from '../../src/mesh/kinds/gateways.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';

@@ -1,5 +1,5 @@
 // Labels and annotations of the mesh that do not say what their author thinks.
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
 import type { StringMap } from '../../src/kube/labels.ts';

@@ -1,7 +1,7 @@
 // The shape of labels.yaml, and its loader. Scripts and tests alone use it: what runs imports labels.gen.ts, which is made of the
 // file once, so that no start pays for reading and validating it.
 import { parse } from 'yaml';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { LabelTable } from './keys.ts';
 
 const rowSchema = z

@@ -1,5 +1,5 @@
 // Who would be surprised where istiod puts the proxy: since 1.27 under initContainers, wherever every kubelet is 1.33 or newer.
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, type FindingSpec, type PAUSE, type Report } from '../../src/engine/policy.ts';
 import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';

@@ -1,5 +1,5 @@
 // PeerAuthentications that do not apply the mode that they say.
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';

@@ -1,5 +1,5 @@
 // Releases and revisions that do not go together: istiod, ztunnel, istio-cni, proxies, Kubernetes.
-import { z } from 'zod';
+import * as z from 'zod';
 import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
 import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';

@@ -1,5 +1,5 @@
 // L7 configuration that has no Envoy to run on: ztunnel reads none of it, a waypoint only what reaches it.
-import { z } from 'zod';
+import * as z from 'zod';
 import { definePolicy, type FindingSpec } from '../../src/engine/policy.ts';
 import { DESTINATION_RULE } from '../../src/mesh/kinds/destinationrules.ts';
 import { GATEWAY, GATEWAY_CLASS, type Route } from '../../src/mesh/kinds/gateways.ts';

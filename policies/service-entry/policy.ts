@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE } from '../../src/engine/policy.ts';
 import { at } from '../../src/kube/json.ts';
 import { refKey } from '../../src/kube/kind.ts';

@@ -1,7 +1,7 @@
 // The shape of versions.yaml, and its loader. Scripts and tests alone use it: what runs imports versions.gen.ts, which is made of
 // the file once, so that no start pays for reading and validating it.
 import { parse } from 'yaml';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { VersionTable } from './table.ts';
 
 const name = z.string().regex(/^v\d+((alpha|beta)\d+)?$/);

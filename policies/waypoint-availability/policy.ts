@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';

@@ -1,5 +1,5 @@
 // Labels that name a waypoint, and what becomes of them.
-import { z } from 'zod';
+import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import { type GroupKind, type ObjectRef, spoken } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';

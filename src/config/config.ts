@@ -1,5 +1,5 @@
 // waywarden.yaml, from the file to what the engine and the Mesh take from it.
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { Policy } from '../engine/policy.ts';
 import { DEFAULT_SETTINGS, type PolicySettings, type Settings } from '../engine/settings.ts';
 import { at, type JsonObject, record, text } from '../kube/json.ts';

@@ -1,5 +1,5 @@
 // The shape of waywarden.yaml. Made from the policies that there are, so that an id which none of them has is a mistake.
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Policy } from '../engine/policy.ts';
 
 const action = z.enum(['deny', 'warn', 'log', 'off']).meta({ id: 'action' });

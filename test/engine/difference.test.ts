@@ -1,6 +1,6 @@
 // What the engine makes of what policies find: identity, standing, enforcement, limits.
 import { expect, test } from 'vitest';
-import { z } from 'zod';
+import * as z from 'zod';
 import { difference, type Question } from '../../src/engine/difference.ts';
 import { type CheckContext, definePolicy, PAUSE, type Policy, type Report } from '../../src/engine/policy.ts';
 import { DEFAULT_SETTINGS, type Settings } from '../../src/engine/settings.ts';

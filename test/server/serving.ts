@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Guard } from '../../src/admission/judge.ts';
 import { localCertificate } from '../../src/admission/localca.ts';
 import { type ServeOptions, type Serving, startServing } from '../../src/admission/serve.ts';

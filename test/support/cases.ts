@@ -1,7 +1,7 @@
 // The policies' own cases (docs/CASES.md): read, judged as they stand, and judged in every order of their objects.
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { policies } from '../../policies/index.ts';
 import { review } from '../../src/admission/judge.ts';
 import { type AdmissionRequest, requestFor, reviewSchema, subjectOf } from '../../src/admission/request.ts';
