@@ -121,6 +121,7 @@ try {
     );
   }
   for (let done = 0, batch = 0; done < MESHES; batch += 1) {
+    const started = Date.now();
     const settings = settingsOf(batch, values.settings);
     const bench = await become(settings);
     const size = Math.min(BATCH, MESHES - done);
@@ -130,7 +131,8 @@ try {
     done += size;
     count(runs);
     const bad = await tell(runs, settings, runner);
-    console.log(`${done} of ${MESHES} meshes (Istio ${ISTIO}, ${settings.name}): ${bad} differ`);
+    const seconds = Math.round((Date.now() - started) / 1000);
+    console.log(`${done} of ${MESHES} meshes (Istio ${ISTIO}, ${settings.name}, ${seconds} s): ${bad} differ`);
   }
   await stop();
 } finally {

@@ -2,6 +2,7 @@
 import { at } from '../../src/kube/json.ts';
 import type { Api } from '../harness/api.ts';
 import type { Manifest } from '../harness/objects.ts';
+import { until } from '../harness/wait.ts';
 
 export interface Watched {
   /** Objects by `Kind/namespace/name`, as they are now. */
@@ -36,18 +37,21 @@ export async function watchStored(api: Api): Promise<Watched> {
   let last = Date.now();
   const stops = await Promise.all(
     PATHS.map(([apiVersion, plural, kind]) =>
-      api.follow<Manifest>(
-        `${apiVersion === 'v1' ? '/api/v1' : `/apis/${apiVersion}`}/${plural}`,
-        ({ type, object }) => {
-          const namespace = object.metadata.namespace ?? '';
-          const key = `${kind}/${namespace}/${object.metadata.name}`;
-          const before = objects.get(key);
-          if (type === 'DELETED') objects.delete(key);
-          else objects.set(key, { ...object, apiVersion, kind });
-          // times and counts in statuses say nothing new
-          if (counts(namespace) && JSON.stringify(at(before, 'status')) !== JSON.stringify(object['status']))
-            last = Date.now();
-        },
+      // a kind that was defined a moment ago may not be served yet
+      until(`a watch of ${plural}`, () =>
+        api.follow<Manifest>(
+          `${apiVersion === 'v1' ? '/api/v1' : `/apis/${apiVersion}`}/${plural}`,
+          ({ type, object }) => {
+            const namespace = object.metadata.namespace ?? '';
+            const key = `${kind}/${namespace}/${object.metadata.name}`;
+            const before = objects.get(key);
+            if (type === 'DELETED') objects.delete(key);
+            else objects.set(key, { ...object, apiVersion, kind });
+            // times and counts in statuses say nothing new
+            if (counts(namespace) && JSON.stringify(at(before, 'status')) !== JSON.stringify(object['status']))
+              last = Date.now();
+          },
+        ),
       ),
     ),
   );

@@ -5,7 +5,8 @@ import type { Manifest } from '../harness/objects.ts';
 
 /** One RBAC filter: its action and its policies by the name that istiod gives them (pilot/pkg/security/authz/builder). */
 export interface Rbac {
-  readonly action: 'ALLOW' | 'DENY' | 'LOG';
+  /** SHADOW: nothing by itself; CUSTOM asks its provider where these match. */
+  readonly action: 'ALLOW' | 'DENY' | 'LOG' | 'SHADOW';
   readonly policies: ReadonlyMap<string, unknown>;
 }
 
@@ -38,6 +39,8 @@ function rbacOf(filter: unknown): readonly Rbac[] {
       policies: new Map(Object.entries(record(rules['policies']) ?? {})),
     });
   }
+  const shadow = record(at(config, 'shadowRules', 'policies'));
+  if (shadow !== undefined) found.push({ action: 'SHADOW', policies: new Map(Object.entries(shadow)) });
   return found;
 }
 

@@ -23,7 +23,9 @@ function parent({ random, maybe, a, b }: Mood): Entries {
 
 export function route(mood: Mood, at: string, name: string): Manifest {
   const { random, maybe } = mood;
-  const kind = random.pick(['HTTPRoute', 'HTTPRoute', 'HTTPRoute', 'GRPCRoute', 'TCPRoute', 'TLSRoute']);
+  const picked = random.pick(['HTTPRoute', 'HTTPRoute', 'HTTPRoute', 'GRPCRoute', 'TCPRoute', 'TLSRoute']);
+  // 1.30 reads TCPRoute in its alpha version and with a flag only
+  const kind = picked === 'TCPRoute' && !mood.recent ? 'HTTPRoute' : picked;
   const parents = Array.from({ length: random.chance(0.2) ? 2 : 1 }, () => parent(mood));
   const distinct = [...new Map(parents.map(one => [JSON.stringify([one['kind'], one['name']]), one])).values()];
   const filters = [
