@@ -38,7 +38,7 @@ export function noticesOf(answer: Answer): readonly string[] {
   }
   if (answer.unfinished) {
     notices.push(
-      'waywarden: this change can affect more than could be checked in time: run waywarden audit for the whole',
+      'waywarden: this change can affect more than could be checked in time: waywarden check on a dump of the cluster tells the whole',
     );
   }
   for (const { policy, finding, owner, expires } of answer.expired) {
