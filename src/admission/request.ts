@@ -1,5 +1,5 @@
 // The envelope of an AdmissionReview (k8s.io/api/admission/v1), and the request that a bare object in a file would be.
-import { z } from 'zod';
+import * as z from 'zod';
 import { at, record, records, text } from '../kube/json.ts';
 import { groupKind, type ObjectRef, splitApiVersion, splitGroupKind } from '../kube/kind.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
@@ -53,8 +53,7 @@ export function subjectOf(request: AdmissionRequest): Subject | undefined {
   const after = request.operation === 'DELETE' || object === undefined ? undefined : glimpse(kind, namespace, object);
   const before = oldObject === undefined ? undefined : glimpse(kind, namespace, oldObject);
   const name = request.name || after?.name || before?.name || request.uid;
-  const named = (projected: Meta): Meta =>
-    projected.name === name ? projected : { ...projected, name };
+  const named = (projected: Meta): Meta => (projected.name === name ? projected : { ...projected, name });
   return {
     ref: { kind, namespace, name },
     ...(before === undefined ? {} : { before: named(before) }),
