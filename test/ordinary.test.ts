@@ -18,3 +18,13 @@ test('there are enough of them, and each shows something of its own', () => {
   const abouts = situationNames().map(name => situationsIn(name)[0]?.about);
   expect(abouts.filter((about, index) => abouts.indexOf(about) !== index)).toEqual([]);
 });
+
+test('the same judges do speak where one thing is wrong', async () => {
+  const [right] = situationsIn('bookinfo-ambient');
+  if (right === undefined) throw new Error('bookinfo-ambient is not there');
+  const wrong = { ...right, manifests: right.manifests.replace(', istio.io/use-waypoint: waypoint }', ' }') };
+  const finding = expect.stringContaining('l7-needs-waypoint/target-without-waypoint');
+  expect(await checked(wrong)).toContainEqual(finding);
+  expect(await reviewed(wrong)).toContainEqual(finding);
+  expect(await audited(wrong)).toContainEqual(finding);
+});

@@ -28,6 +28,8 @@ export interface Situation {
   /** Release of Istio, with its patch. */
   readonly release: string;
   readonly config: Config;
+  /** The parts of its cluster, by name. */
+  readonly parts: readonly string[];
   readonly cluster: string;
   readonly manifests: string;
 }
@@ -80,6 +82,7 @@ export function situationsIn(name: string): readonly Situation[] {
     about,
     release,
     config,
+    parts,
     cluster: clusterOf(parts, release),
     manifests: text.replaceAll('RELEASE', release),
   }));
