@@ -367,12 +367,13 @@ function* search(run: Search): Work<void> {
         if (subject === PAUSE) continue;
         const key = refKey(subject);
         const own = run.writtenAs(subject) !== undefined;
-        if ((own && judges(policy, subject.kind)) || done?.has(key) === true) continue;
+        // written subjects are done, and kinds that the policy does not judge are none of its business
+        if (own || !judges(policy, subject.kind) || done?.has(key) === true) continue;
         done ??= new Set();
         done.add(key);
         const object = after.object(subject);
         if (object === undefined || run.going(object, after)) continue;
-        if (yield* perform(run, { policy, subject, own }, object, own ? requests?.get(key) : undefined)) continue;
+        if (yield* perform(run, { policy, subject, own: false }, object, undefined)) continue;
         run.unfinished = true;
         run.unchecked += 1;
         given = true;
