@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from 'yaml';
-import { at, record, text } from '../../src/kube/json.ts';
+import { at, record, records, text } from '../../src/kube/json.ts';
 import { identify } from '../../src/mesh/kinds.ts';
 import { type Manifest, parseManifests } from '../harness/objects.ts';
 import type { Situation } from './situation.ts';
@@ -75,6 +75,14 @@ function sent(object: Manifest, names: ReadonlyMap<string, string>): Manifest {
     : other;
 }
 
+/** The objects of a file: those of a list one by one, and of an AdmissionReview the one that it is about. */
+function objectsIn(source: string): readonly Manifest[] {
+  return parseManifests(source).flatMap(one => {
+    const inner = one.kind === 'AdmissionReview' ? [at(one, 'request', 'object')] : (at(one, 'items') ?? [one]);
+    return records(inner).filter(object => record(object['metadata']) !== undefined) as unknown as Manifest[];
+  });
+}
+
 /** Cases of a folder that can be had here, by name. */
 export function caseMeshes(folder: string, istio: string): readonly CaseMesh[] {
   if (!existsSync(folder)) return [];
@@ -86,10 +94,10 @@ export function caseMeshes(folder: string, istio: string): readonly CaseMesh[] {
     const expected = parse(read('expect.yaml')) as unknown;
     if (!SHOWN.includes(text(at(expected, 'policy')) ?? '')) continue;
     const operation = text(at(expected, 'operation')) ?? 'CREATE';
-    const [input] = parseManifests(read('input.yaml'));
+    const [input] = objectsIn(read('input.yaml'));
     if (input === undefined || operation === 'DELETE' || identify(input) === undefined) continue;
     const prefix = `c${number}v${istio.replace('.', '')}`;
-    const state = parseManifests(read('state.yaml')).filter(
+    const state = objectsIn(read('state.yaml')).filter(
       one =>
         !(
           one.kind === input.kind &&

@@ -26,7 +26,9 @@ export interface Observation {
 const QUIET = 1200;
 /** How long gateways without an address, pods that do not run and the rest are waited for. */
 const PATIENCE = 15_000;
-const AT_MOST = 90_000;
+/** When something that goes on changing is looked at all the same: what differs then is looked at again anyhow. */
+const RESTLESS = 75_000;
+const AT_MOST = 300_000;
 
 /** istiod lists what it has in another order each time; of other namespaces nobody waits. */
 function fingerprint(picture: object, concerns: (namespace: string) => boolean): string {
@@ -145,7 +147,10 @@ export async function observe(
     const waiting = unfinished(watched.objects, concerns);
     if (waited > AT_MOST) throw new Error(`istiod is not done after ${AT_MOST / 1000} s: ${waiting ?? 'no answer'}`);
     const ready = done && (waited > PATIENCE || waiting === undefined);
-    if (ready && Date.now() - Math.max(since, watched.changed()) >= quiet) {
+    const changed = watched.changed();
+    const restless = waited > RESTLESS;
+    if (ready && restless) console.error(`not quiet after ${RESTLESS / 1000} s: ${changed.key || 'ambientz'}`);
+    if (ready && (restless || Date.now() - Math.max(since, changed.at) >= quiet)) {
       const pods = [...watched.objects.values()].filter(
         object => object.kind === 'Pod' && isWaypointPod(object) && concerns(object.metadata.namespace ?? ''),
       );

@@ -7,8 +7,8 @@ import { until } from '../harness/wait.ts';
 export interface Watched {
   /** Objects by `Kind/namespace/name`, as they are now. */
   readonly objects: ReadonlyMap<string, Manifest>;
-  /** When something changed last in the namespaces that count, in milliseconds. */
-  changed(): number;
+  /** What changed last in the namespaces that count, and when, in milliseconds. */
+  changed(): { readonly at: number; readonly key: string };
   /** The namespaces whose changes count from now on. */
   count(namespaces: (name: string) => boolean): void;
   stop(): void;
@@ -34,7 +34,7 @@ const PATHS: readonly (readonly [apiVersion: string, plural: string, kind: strin
 export async function watchStored(api: Api): Promise<Watched> {
   const objects = new Map<string, Manifest>();
   let counts = (_name: string) => true;
-  let last = Date.now();
+  let last = { at: Date.now(), key: '' };
   const stops = await Promise.all(
     PATHS.map(([apiVersion, plural, kind]) =>
       // a kind that was defined a moment ago may not be served yet
@@ -49,7 +49,7 @@ export async function watchStored(api: Api): Promise<Watched> {
             else objects.set(key, { ...object, apiVersion, kind });
             // times and counts in statuses say nothing new
             if (counts(namespace) && JSON.stringify(at(before, 'status')) !== JSON.stringify(object['status']))
-              last = Date.now();
+              last = { at: Date.now(), key };
           },
         ),
       ),
@@ -60,7 +60,7 @@ export async function watchStored(api: Api): Promise<Watched> {
     changed: () => last,
     count(namespaces) {
       counts = namespaces;
-      last = Date.now();
+      last = { at: Date.now(), key: '' };
     },
     stop: () => {
       for (const stop of stops) stop();

@@ -10,10 +10,10 @@ import type { Mesh } from '../../../src/mesh/mesh.ts';
 import { hostKey } from '../../../src/mesh/references.ts';
 import { ownersOf } from '../../../src/mesh/releases.ts';
 import { hasAddress, isExternalName, waypointOf } from '../../../src/mesh/waypoints.ts';
+import type { Manifest } from '../../harness/objects.ts';
 import { takesWaypoint, waypointIn } from '../observe.ts';
 import type { Chain } from '../waypoints.ts';
-import { issuerOf } from '../words/policies.ts';
-import { MARKED_WEIGHT, markOf, timeoutOf } from '../words/routes.ts';
+import { markOf } from '../words/routes.ts';
 import { type Answered, type Asked, type Comparison, hostsOf, reportsBy, storedAs } from './common.ts';
 import { isCaptured } from './ztunnel.ts';
 
@@ -32,6 +32,18 @@ const INERT = [
   'parent-not-a-service',
   'parent-is-waypoint',
 ];
+
+/** By what a route is known again in what a waypoint receives: its mark, else a timeout or weight of its own. */
+function markIn(object: Manifest): RegExp | undefined {
+  const { kind, metadata } = object;
+  const own = markOf(kind, metadata.namespace ?? '', metadata.name);
+  const text = JSON.stringify(object['spec']);
+  if (text.includes(own)) return new RegExp(`"${own}"`);
+  const timeout = /"(?:timeout|request)":"(\d+s)"/.exec(text)?.[1];
+  if (timeout !== undefined) return new RegExp(`"timeout":"${timeout}"`);
+  const weight = /"weight":(\d+)\b/.exec(text)?.[1];
+  return weight === undefined ? undefined : new RegExp(`"weight":${weight}\\b`);
+}
 
 /** Filter chains of a destination's waypoint that are for it, where ztunnel takes that waypoint. */
 function chainsOf({ mesh, seen }: Asked, destination: ObjectRef): readonly Chain[] {
@@ -131,14 +143,12 @@ export const route: Comparison = function* (asked) {
   const backend = mesh.get('Service', ref.namespace, 'web');
   if (backend === undefined || isExternalName(backend) || object.kind === 'TLSRoute') return;
   if (!owned) return;
-  const mark = markOf(object.kind, ref.namespace, ref.name);
-  const weight = new RegExp(`"weight":${MARKED_WEIGHT}\\b`);
-  const shows = (chain: Chain) =>
-    object.kind === 'TCPRoute' ? weight.test(chain.text) : chain.text.includes(`"${mark}"`);
+  const mark = markIn(object);
+  if (mark === undefined) return;
   for (const one of subject.parents) {
     const destination = destinationOf(mesh, one);
     if (destination === undefined || !suits(asked, destination, one.port)) continue;
-    yield* effect(asked, destination, reports, shows);
+    yield* effect(asked, destination, reports, chain => mark.test(chain.text));
   }
 };
 
@@ -154,14 +164,15 @@ export const virtualService: Comparison = function* (asked) {
   const subject = asked.subject as VirtualService;
   if (refused !== undefined || !subject.gateways.includes('mesh') || ownersOf(mesh, subject).length === 0) return;
   const reports = reportsBy(mesh, 'route-needs-waypoint', subject);
-  const mark = `"${markOf('VirtualService', ref.namespace, ref.name)}"`;
+  const mark = markIn(asked.object);
+  if (mark === undefined) return;
   for (const host of subject.hosts.map(one => fullHost(one, ref.namespace))) {
     const rivals = [...mesh.list('VirtualService.networking.istio.io')].filter(
       other => other !== subject && other.hosts.some(one => fullHost(one, other.namespace) === host),
     );
     if (rivals.length > 0) continue;
     for (const destination of ofHost(mesh, host))
-      yield* effect(asked, destination, reports, chain => chain.text.includes(mark));
+      yield* effect(asked, destination, reports, chain => mark.test(chain.text));
   }
 };
 
@@ -169,6 +180,8 @@ export const destinationRule: Comparison = function* (asked) {
   const { mesh, ref, refused, seen } = asked;
   const subject = asked.subject as DestinationRule;
   if (refused !== undefined || ownersOf(mesh, subject).length === 0) return;
+  const wanted = text(at(asked.object, 'spec', 'trafficPolicy', 'connectionPool', 'tcp', 'connectTimeout'));
+  if (wanted === undefined) return;
   const reports = reportsBy(mesh, 'route-needs-waypoint', subject);
   const host = fullHost(subject.host, ref.namespace);
   const rivals = [...mesh.list('DestinationRule.networking.istio.io')].filter(
@@ -180,7 +193,7 @@ export const destinationRule: Comparison = function* (asked) {
     const entry = seen.services.get(`${destination.namespace}/${host}`);
     const waypoint = takesWaypoint(seen, entry) ? seen.waypoints.get(waypointIn(entry) ?? '') : undefined;
     const applied = [...(waypoint?.timeouts ?? [])].some(
-      ([name, timeout]) => name.endsWith(`|${host}`) && timeout === timeoutOf(ref.name),
+      ([name, timeout]) => name.endsWith(`|${host}`) && timeout === wanted,
     );
     const inert = about(reports, refKey(destination));
     // where it stands elsewhere a sidecar may be whom it is for, and a gateway applies it too: nothing is said then
@@ -194,13 +207,17 @@ export const destinationRule: Comparison = function* (asked) {
 
 /** RequestAuthentications: whether a waypoint knows the issuer. */
 export const requestAuthentication: Comparison = function* (asked) {
-  const { mesh, ref, refused, seen } = asked;
+  const { mesh, refused, seen } = asked;
   const subject = asked.subject as AttachedConfig;
   if (refused !== undefined || ownersOf(mesh, subject).length === 0) return;
-  const mark = `"${issuerOf(ref.namespace, ref.name)}"`;
+  const mark = `"${text(records(at(asked.object, 'spec', 'jwtRules'))[0]?.['issuer'])}"`;
   const reports = reportsBy(mesh, 'route-needs-waypoint', subject);
   if (subject.targets.length === 0) {
-    const anywhere = [...seen.waypoints.values()].some(({ chains }) => chains.some(chain => chain.text.includes(mark)));
+    const anywhere = [...seen.waypoints].some(
+      ([name, { chains }]) =>
+        mesh.get('Namespace', '', name.split('/')[0] ?? '') !== undefined &&
+        chains.some(chain => chain.text.includes(mark)),
+    );
     yield ['at a waypoint by selector', 'false', String(anywhere)];
     return;
   }

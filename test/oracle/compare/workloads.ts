@@ -67,7 +67,9 @@ function* standing(asked: Asked, pod: Manifest): Iterable<Answered> {
     return;
   }
   const captured = text(at(entry, 'tunnelProtocol')) === 'HBONE' && at(entry, 'nativeTunnel') !== true;
-  if (by !== 'unknown') yield ['captured', String(by === 'ztunnel'), String(captured)];
+  // a proxy that stands in the template already, and of which nothing tells istio-cni, is captured on top of it
+  const twice = injectionOf(mesh, workload).standing;
+  if (by !== 'unknown' && !twice) yield ['captured', String(by === 'ztunnel'), String(captured)];
   const binding = waypointOf(mesh, workload, 'workload');
   yield [
     'waypoint',
@@ -76,15 +78,26 @@ function* standing(asked: Asked, pod: Manifest): Iterable<Answered> {
   ];
 }
 
+/** True for a pod whose proxy the injector left without an image: it is stored and never starts. */
+function isBroken(pod: Manifest): boolean {
+  return (
+    pod.metadata.annotations?.[INJECTED] !== undefined &&
+    [...records(at(pod, 'spec', 'containers')), ...records(at(pod, 'spec', 'initContainers'))].some(
+      ({ name, image }) => name === 'istio-proxy' && image === 'auto',
+    )
+  );
+}
+
 const isHook = (message: string) => message.includes('denied the request') || message.includes('Duplicate value');
 
 export const pod: Comparison = function* (asked) {
   const { mesh, subject, refused, seen, ref } = asked;
   const found = reportsBy(mesh, 'native-sidecar', subject).filter(refuses);
   if (refused !== undefined && !isHook(refused)) return;
-  yield ['accepted', String(found.length === 0), String(refused === undefined)];
   const stored = seen.stored.get(`Pod/${ref.namespace}/${ref.name}`);
-  if (refused === undefined && stored !== undefined) yield* standing(asked, stored);
+  const works = refused === undefined && (stored === undefined || !isBroken(stored));
+  yield ['accepted', String(found.length === 0), String(works)];
+  if (works && stored !== undefined) yield* standing(asked, stored);
 };
 
 export const deployment: Comparison = function* (asked) {
@@ -94,11 +107,18 @@ export const deployment: Comparison = function* (asked) {
   const found = reportsBy(mesh, 'native-sidecar', subject).filter(refuses);
   const failure = conditionOf(stored, 'ReplicaFailure');
   if (failure !== undefined && !isHook(failure.message)) return;
-  yield ['its pods come', String(found.length === 0), String(failure === undefined)];
-  for (const one of seen.stored.values()) {
-    if (one.kind !== 'Pod' || one.metadata.namespace !== ref.namespace) continue;
-    if (one.metadata.labels?.['deployment'] !== ref.name || one.metadata.deletionTimestamp !== undefined) continue;
-    yield* standing(asked, one);
-    return;
-  }
+  const pods = [...seen.stored.values()].filter(one => {
+    // its ReplicaSet has its name and a hash
+    const owner = one.metadata.ownerReferences?.[0]?.name ?? '';
+    return (
+      one.kind === 'Pod' &&
+      one.metadata.namespace === ref.namespace &&
+      owner.slice(0, owner.lastIndexOf('-')) === ref.name &&
+      one.metadata.deletionTimestamp === undefined
+    );
+  });
+  const works = failure === undefined && !pods.some(isBroken);
+  yield ['its pods come', String(found.length === 0), String(works)];
+  const [one] = pods;
+  if (works && one !== undefined) yield* standing(asked, one);
 };

@@ -2,7 +2,7 @@ import type { Manifest } from '../../harness/objects.ts';
 import { APPS, type Entries, labelled, type Mood, without } from './mood.ts';
 
 const GATEWAY_API = 'gateway.networking.k8s.io';
-export const ISSUER = 'issuer.example.test';
+const ISSUER = 'issuer.example.test';
 /** A public key, so that nobody has to fetch one. */
 const JWKS = JSON.stringify({
   keys: [{ kty: 'oct', kid: 'oracle', alg: 'HS256', k: 'b3JhY2xlLW9yYWNsZS1vcmFjbGUtb3JhY2xl' }],
@@ -156,7 +156,7 @@ export function peerAuthentication({ random, maybe }: Mood, at: string, name: st
 }
 
 /** The issuer by which a RequestAuthentication is known again. */
-export const issuerOf = (at: string, name: string): string => `${name}.${at}.${ISSUER}`;
+const issuerOf = (at: string, name: string): string => `${name}.${at}.${ISSUER}`;
 
 export function requestAuthentication(mood: Mood, at: string, name: string): Manifest {
   return {

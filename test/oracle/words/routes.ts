@@ -4,7 +4,7 @@ import { type Entries, labelled, type Mood, without } from './mood.ts';
 /** The header's value by which a route is known again where it takes effect. */
 export const markOf = (kind: string, at: string, name: string): string => `mark.${kind}.${at}.${name}`;
 /** The weight by which a TCPRoute is known again. */
-export const MARKED_WEIGHT = 37;
+const MARKED_WEIGHT = 37;
 
 function parent({ random, maybe, a, b }: Mood): Entries {
   return random.pick<Entries>([
@@ -88,7 +88,7 @@ export function virtualService(mood: Mood, at: string, name: string): Manifest {
 }
 
 /** The connect timeout by which a DestinationRule is known again: seconds with a fraction of its own. */
-export const timeoutOf = (name: string): string => (name === 'd1' ? '3.217s' : '4.591s');
+const timeoutOf = (name: string): string => (name === 'd1' ? '3.217s' : '4.591s');
 
 export function destinationRule({ random, maybe, a, b }: Mood, at: string, name: string): Manifest {
   return {
