@@ -11,7 +11,7 @@ export function* twoProxies({ workload, at }: Omit<Pods, 'injection' | 'native'>
   yield {
     finding: 'two-proxies',
     key: PROXY,
-    effect: `${PROXY} stands under containers and under initContainers: such pods are refused, or injected and never start`,
+    effect: `${PROXY} stands under containers and under initContainers: such pods are refused, or come broken`,
     fix: 'keep one of them: an override belongs under spec.containers, with image: auto',
     evidence: [],
     path: at('spec', 'containers'),

@@ -24,6 +24,8 @@ const NOWHERE = [
   'target-not-found',
 ];
 
+const UNBUILT = ['dynamic-dns-invalid', 'dynamic-dns-protocol'];
+
 type Report = ReturnType<typeof reportsBy>[number];
 
 function* inZtunnel(asked: Asked, found: readonly Report[]): Iterable<Answered> {
@@ -143,6 +145,10 @@ function* atTarget(
     .map(host => seen.services.get(`${target.namespace}/${host}`))
     .find(one => one !== undefined);
   if (entry !== undefined && text(at(entry, 'name')) !== target.name) return;
+  // what the waypoint builds nothing for is unreachable altogether, which service-entry says
+  const object = target.kind === 'Service' ? undefined : mesh.object(target);
+  if (object !== undefined && reportsBy(mesh, 'service-entry', object).some(one => UNBUILT.includes(one.finding)))
+    return;
   yield [name, said, enforcedAt(asked, policy, target) ? 'enforced' : 'nowhere'];
 }
 
@@ -233,7 +239,11 @@ function* accepted(asked: Asked, reports: readonly Report[]): Iterable<Answered>
   const has = (finding: string) => reports.some(one => one.finding === finding);
   const condition = conditionOf(storedAs(asked), 'WaypointAccepted');
   const unbound = has('target-without-waypoint') || has('waypoint-pending');
-  const model = has('target-not-found') ? 'TargetNotFound' : unbound ? 'AncestorNotBound' : 'Accepted';
+  const [only] = policy.targets;
+  const gateway = only?.kind === GATEWAY ? mesh.get(GATEWAY, only.namespace, only.name) : undefined;
+  // for a status a Gateway is there from its first address on
+  const absent = has('target-not-found') || (gateway !== undefined && gateway.addresses === 0);
+  const model = absent ? 'TargetNotFound' : unbound ? 'AncestorNotBound' : 'Accepted';
   // a status that says bound of what can never be enforced is the very thing that these findings are about, a Gateway that
   // ztunnel cannot reach among them (I§12)
   const unreachable = policy.targets.some(target => {

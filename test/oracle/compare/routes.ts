@@ -2,7 +2,7 @@
 import { at, records, text } from '../../../src/kube/json.ts';
 import { type ObjectRef, refKey } from '../../../src/kube/kind.ts';
 import { type DestinationRule, fullHost } from '../../../src/mesh/kinds/destinationrules.ts';
-import type { Route } from '../../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, type Route } from '../../../src/mesh/kinds/gateways.ts';
 import type { AttachedConfig, VirtualService } from '../../../src/mesh/kinds/routing.ts';
 import type { Service, ServiceEntry } from '../../../src/mesh/kinds/services.ts';
 import { managedAs } from '../../../src/mesh/managed.ts';
@@ -99,9 +99,12 @@ function destinationOf(mesh: Mesh, { kind, namespace, name }: ObjectRef): Destin
   return mesh.get('ServiceEntry.networking.istio.io', namespace, name);
 }
 
-/** True where the waypoint that a destination names belongs to another product. */
-function isForeign(mesh: Mesh, destination: Destination | undefined): boolean {
-  const gateway = destination === undefined ? undefined : waypointOf(mesh, destination, 'service').gateway;
+/** True where a parent, or the waypoint that a destination names, belongs to another product. */
+function isForeign(mesh: Mesh, destination: Destination | undefined, parent: ObjectRef | undefined): boolean {
+  const gateway =
+    destination !== undefined
+      ? waypointOf(mesh, destination, 'service').gateway
+      : mesh.get(GATEWAY, parent?.namespace ?? '', parent?.name ?? '');
   return gateway !== undefined && managedAs(mesh, gateway.className) === 'none';
 }
 
@@ -134,7 +137,7 @@ export const route: Comparison = function* (asked) {
     const [only] = subject.parents;
     const destination = only === undefined ? undefined : destinationOf(mesh, only);
     // istiod answers of parents that are there only, and not where a waypoint of another product is named
-    if (seen.stored.has(`${kind}/${namespace}/${text(parent?.['name'])}`) && !isForeign(mesh, destination)) {
+    if (seen.stored.has(`${kind}/${namespace}/${text(parent?.['name'])}`) && !isForeign(mesh, destination, only)) {
       const has = (finding: string) => reports.some(one => one.finding === finding);
       yield ['has a status', String(!has('parent-not-a-service') && !has('parent-is-waypoint')), String(answered)];
     }
