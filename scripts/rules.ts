@@ -41,7 +41,10 @@ function byGroup(kinds: readonly GroupKind[]): readonly (readonly [string, reado
   return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** What the guard may read: everything that it mirrors, listed and watched; ConfigMaps by name only. */
+/**
+ * What the guard may read: everything that it mirrors, listed and watched; ConfigMaps by name, and listed by a label in Istio's
+ * namespaces, which a ClusterRole cannot say.
+ */
 export function clusterRules(policies: readonly Policy[]): readonly PolicyRule[] {
   // Secrets are nobody's but their owner's, whatever a policy reads
   const kinds = kindsRead(policies).filter(kind => (kind as GroupKind) !== 'Secret');
@@ -51,7 +54,7 @@ export function clusterRules(policies: readonly Policy[]): readonly PolicyRule[]
     verbs: ['get', 'list', 'watch'],
   }));
   const named: readonly PolicyRule[] = kinds.includes('ConfigMap')
-    ? [{ apiGroups: [''], resources: ['configmaps'], verbs: ['get'] }]
+    ? [{ apiGroups: [''], resources: ['configmaps'], verbs: ['get', 'list'] }]
     : [];
   return [...listed, ...named];
 }

@@ -51,9 +51,9 @@ describe('the guard’s rights', () => {
     expect(named.sort()).toEqual(wanted.sort());
   });
 
-  it('end at reading: ConfigMaps by name only, Secrets not at all', () => {
+  it('end at reading: ConfigMaps are not watched, Secrets not read at all', () => {
     expect(new Set(rules.flatMap(({ verbs }) => verbs))).toEqual(new Set(['get', 'list', 'watch']));
-    expect(may('', 'configmaps')).toEqual(['get']);
+    expect(may('', 'configmaps')).toEqual(['get', 'list']);
     expect(may('', 'namespaces')).toEqual(['get', 'list', 'watch']);
     expect(may('', 'secrets')).toEqual([]);
     expect(JSON.stringify(rules)).not.toContain('"*"');
@@ -163,7 +163,7 @@ describe('the webhooks’ rules', () => {
       },
       { apiGroups: ['networking.istio.io'], resources: ['serviceentries'], verbs: ['get', 'list', 'watch'] },
       { apiGroups: ['telemetry.istio.io'], resources: ['telemetries'], verbs: ['get', 'list', 'watch'] },
-      { apiGroups: [''], resources: ['configmaps'], verbs: ['get'] },
+      { apiGroups: [''], resources: ['configmaps'], verbs: ['get', 'list'] },
     ]);
   });
 });

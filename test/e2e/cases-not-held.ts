@@ -1,8 +1,6 @@
 const PRUNED = 'the API server prunes the field before it asks a webhook, and says so itself';
 const NOT_SERVED = 'the state has no definition that serves the input: the API server refuses it unasked';
 const NO_SERVICE = 'its state has no Service: files do not tell whether there is one, and in a cluster there is none';
-const DEFAULTS =
-  'ConfigMaps with defaults of a class are found by label, and the guard may read ConfigMaps by name only';
 
 /** Cases that a real API server cannot hold, or in which a cluster says more than the files of the case, each with the reason. */
 export const NOT_HELD: Readonly<Record<string, string>> = {
@@ -16,8 +14,4 @@ export const NOT_HELD: Readonly<Record<string, string>> = {
   'native-sidecar/apparmor-of-the-proxy': 'the API server refuses the annotation: the container comes later',
   'stale-api-version/alpha-policy-on-standard-crds': NOT_SERVED,
   'stale-api-version/new-policy-on-old-crds': NOT_SERVED,
-  'waypoint-availability/budget-keeps-all': DEFAULTS,
-  'waypoint-availability/class-defaults': DEFAULTS,
-  'waypoint-availability/single-replica': DEFAULTS,
-  'waypoint-binding/waypoint-comes-without-address': DEFAULTS,
 };

@@ -1,6 +1,7 @@
-// ConfigMaps are read by name and on demand: Istio's own, and those that other objects refer to. Never all of them.
+// ConfigMaps are read by name and on demand: Istio's own, and those that other objects refer to. Those with defaults for a class of
+// Gateways have no name that is known: they are listed by their label, in the namespaces in which istiod looks for them. Never all of them.
 import { performance } from 'node:perf_hooks';
-import { same } from '../../../kube/json.ts';
+import { at, records, same } from '../../../kube/json.ts';
 import { type ObjectRef, refKey } from '../../../kube/kind.ts';
 import { project } from '../../kinds.ts';
 import type { Store } from '../../store.ts';
@@ -11,6 +12,10 @@ export interface ConfigMaps {
   refresh(refs: readonly ObjectRef[], timeout: number): Promise<boolean>;
   /** Whether this name was asked for, so that its absence is a fact. */
   known(ref: ObjectRef): boolean;
+  /** Reads all that is wanted, and forgets what no longer is. */
+  round(): Promise<void>;
+  /** True once those with defaults for a class of Gateways are known too. */
+  defaultsKnown(): boolean;
   /** Milliseconds since every wanted ConfigMap was read last. */
   age(): number;
   stop(): void;
@@ -26,11 +31,37 @@ export interface Wanted {
   all(): readonly ObjectRef[];
   /** Those of them that are Istio's own. */
   few(): readonly ObjectRef[];
+  /** Namespaces in which istiod looks for the defaults of a class. */
+  roots(): readonly string[];
 }
+
+const DEFAULTS = 'gateway.istio.io/defaults-for-class';
 
 export function watchConfigMaps(client: KubeClient, store: Store, wanted: Wanted): ConfigMaps {
   const asked = new Set<string>();
   let lastRound = performance.now();
+  let defaultsRead = false;
+
+  function take(namespace: string, body: unknown): void {
+    const found = project('ConfigMap', namespace, body);
+    const before = store.object(found);
+    if (before === undefined || !same(before, found)) store.put(found);
+  }
+
+  /** Reads the defaults of classes; the keys of what there is, undefined where they may not be listed. */
+  async function readDefaults(): Promise<ReadonlySet<string> | undefined> {
+    const found = new Set<string>();
+    for (const namespace of wanted.roots()) {
+      const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/configmaps?labelSelector=${encodeURIComponent(DEFAULTS)}`;
+      const answer = await client.request({ path, timeout: 5_000 }).catch(() => undefined);
+      if (answer?.status !== 200) return undefined;
+      for (const item of records(at(answer.body, 'items'))) {
+        take(namespace, item);
+        found.add(refKey({ kind: 'ConfigMap', namespace, name: String(at(item, 'metadata', 'name')) }));
+      }
+    }
+    return found;
+  }
 
   async function readOne(ref: ObjectRef, timeout: number): Promise<boolean> {
     try {
@@ -39,11 +70,8 @@ export function watchConfigMaps(client: KubeClient, store: Store, wanted: Wanted
         timeout,
       });
       if (status === 404) store.delete(ref);
-      else if (status === 200) {
-        const found = project('ConfigMap', ref.namespace, body);
-        const before = store.object(ref);
-        if (before === undefined || !same(before, found)) store.put(found);
-      } else return false;
+      else if (status === 200) take(ref.namespace, body);
+      else return false;
       asked.add(refKey(ref));
       return true;
     } catch {
@@ -60,7 +88,9 @@ export function watchConfigMaps(client: KubeClient, store: Store, wanted: Wanted
 
   async function round(): Promise<void> {
     const refs = wanted.all();
-    const names = new Set(refs.map(refKey));
+    const defaults = await readDefaults();
+    defaultsRead = defaults !== undefined;
+    const names = new Set([...refs.map(refKey), ...(defaults ?? [])]);
     for (const configMap of [...store.list('ConfigMap')]) if (!names.has(refKey(configMap))) store.delete(configMap);
     for (const key of asked) if (!names.has(key)) asked.delete(key);
     let good = true;
@@ -82,6 +112,8 @@ export function watchConfigMaps(client: KubeClient, store: Store, wanted: Wanted
   for (const timer of timers) timer.unref();
   return {
     refresh,
+    round,
+    defaultsKnown: () => defaultsRead,
     known: ref => asked.has(refKey(ref)),
     age: () => performance.now() - lastRound,
     stop() {

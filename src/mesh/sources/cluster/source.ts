@@ -8,7 +8,7 @@ import type { Meta } from '../../kinds/meta.ts';
 import type { Workload } from '../../kinds/workloads.ts';
 import { isKind, KINDS, type Kind, project } from '../../kinds.ts';
 import type { Declared } from '../../mesh.ts';
-import { cniAgents, controlPlanes, sharedMeshConfig } from '../../releases.ts';
+import { cniAgents, controlPlanes, rootNamespaces, sharedMeshConfig } from '../../releases.ts';
 import { createStore, type Store } from '../../store.ts';
 import type { KubeClient } from './client.ts';
 import { type ConfigMaps, watchConfigMaps } from './configmaps.ts';
@@ -125,13 +125,16 @@ export function createClusterSource({ client, kinds, declared, timing = TIMING }
     ...(declared === undefined ? {} : { declared }),
     complete: (kind, _store, ref) => {
       if (kind === 'Namespace') return false;
-      if (kind === 'ConfigMap') return ref !== undefined && configMaps?.known(ref) === true;
+      if (kind === 'ConfigMap') {
+        return ref === undefined ? configMaps?.defaultsKnown() === true : configMaps?.known(ref) === true;
+      }
       return watched.has(kind) && synced(kind);
     },
   });
   configMaps = watchConfigMaps(client, store, {
     all: () => wantedConfigMaps(store),
     few: () => istiosConfigMaps(store),
+    roots: () => store.fact(rootNamespaces),
   });
 
   /** A CRD that came or changed may serve a kind that was absent; an istiod that came has ConfigMaps of its own. */
@@ -228,9 +231,7 @@ export function createClusterSource({ client, kinds, declared, timing = TIMING }
 
   return {
     store,
-    first: Promise.all([...reflectors.values()].map(reflector => reflector.first)).then(async () => {
-      await configMaps?.refresh(wantedConfigMaps(store), 5_000);
-    }),
+    first: Promise.all([...reflectors.values()].map(reflector => reflector.first)).then(() => configMaps?.round()),
     status: () => [...reflectors.values()].map(reflector => reflector.status()),
     freshness(asked, limit) {
       const wanted = new Set(asked);
