@@ -1,5 +1,6 @@
 // A running guard: both listeners, its certificate followed, and an end in which nobody is left without an answer.
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Logs } from '../telemetry/logs.ts';
@@ -89,6 +90,12 @@ export async function startServing(options: ServeOptions): Promise<Serving> {
     metrics.reloaded('certificate', 'failed');
     logs.logger.error({ reason }, 'the old certificate is kept');
   }
+  const unused = new Set<Socket>();
+  webhook.server.on('secureConnection', (socket: Socket) => {
+    unused.add(socket);
+    socket.once('close', () => unused.delete(socket));
+  });
+  webhook.server.on('request', ({ socket }: IncomingMessage) => unused.delete(socket));
   const unfollow = certificate.follow(found => {
     if ('pair' in found) take(found.pair);
     else keepOld(found.broken);
@@ -103,8 +110,11 @@ export async function startServing(options: ServeOptions): Promise<Serving> {
       webhook.server.closeAllConnections();
       health.server.closeAllConnections();
     }, grace);
+    const closed = webhook.close();
+    // what API servers opened in reserve and never used: Node waits for its first request
+    for (const socket of unused) socket.destroy();
     // the health listener goes last: somebody may still want to know how it goes
-    await webhook.close();
+    await closed;
     await health.close();
     clearTimeout(cutOff);
     logs.logger.info('closed');

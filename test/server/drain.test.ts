@@ -1,5 +1,7 @@
+import { once } from 'node:events';
 import { Agent } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { connect } from 'node:tls';
 import { expect, test } from 'vitest';
 import { reviewIn, reviewOf, send, serve } from './serving.ts';
 
@@ -52,6 +54,16 @@ test('idle connections do not hold it up, and stalled ones only for the grace pe
   expect(performance.now() - started).toBeLessThan(2000);
   await cut;
 });
+
+test('connections that were opened in reserve and never used do not hold it up', async () => {
+  const guard = await serve({ linger: 0, grace: 30_000 });
+  const reserve = connect({ host: '127.0.0.1', port: guard.port, ca: guard.ca, servername: 'localhost' });
+  await once(reserve, 'secureConnect');
+  const gone = once(reserve, 'close');
+  // where it waited for the grace period, the test itself would run out of time
+  await guard.close();
+  await gone;
+}, 20_000);
 
 test('closing twice is closing once', async () => {
   const guard = await serve();
