@@ -113,7 +113,7 @@ const makers: readonly ((random: Random) => Json)[] = [
         {
           name: 'one',
           validate: {
-            pattern: { spec: { [random.pick(['containers', 'initContainers'])]: [{ '(name)': '!istio-proxy' }] } },
+            pattern: { spec: { [random.pick(['containers', 'initContainers'])]: [{ '(name)': 'istio-proxy' }] } },
           },
         },
       ],
