@@ -27,7 +27,7 @@ const QUIET = 1200;
 /** How long gateways without an address, pods that do not run and the rest are waited for. */
 const PATIENCE = 15_000;
 /** When something that goes on changing is looked at all the same: what differs then is looked at again anyhow. */
-const RESTLESS = 75_000;
+const RESTLESS = 150_000;
 const AT_MOST = 300_000;
 
 /** istiod lists what it has in another order each time; of other namespaces nobody waits. */

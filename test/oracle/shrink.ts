@@ -16,6 +16,9 @@ function plain(prefix: string, { about, model, istio }: Difference): string {
   return [about, model, istio].join('\n').replaceAll(`${prefix}-`, '');
 }
 
+/** Tries so far, of all meshes: no two are called the same. */
+let count = 0;
+
 type Path = readonly (string | number)[];
 
 /** Everything in an object that may be left out: labels, annotations, and what is under its spec. */
@@ -71,7 +74,6 @@ function smaller(objects: readonly Manifest[], steps: readonly Step[]): readonly
 export async function shrink(found: Run, runner: Runner): Promise<Run> {
   const wanted = new Set(found.differences.map(one => plain(found.situation.prefix, one)));
   let best = found;
-  let count = 0;
 
   /** The tries that still differ, by their number. */
   async function standing(tries: readonly (readonly Step[])[]): Promise<ReadonlyMap<number, Run>> {
