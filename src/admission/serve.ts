@@ -91,7 +91,10 @@ export async function startServing(options: ServeOptions): Promise<Serving> {
     logs.logger.error({ reason }, 'the old certificate is kept');
   }
   const unused = new Set<Socket>();
+  let leaving = false;
   webhook.server.on('secureConnection', (socket: Socket) => {
+    // a handshake that ends after we have closed
+    if (leaving) return socket.destroy();
     unused.add(socket);
     socket.once('close', () => unused.delete(socket));
   });
@@ -110,6 +113,7 @@ export async function startServing(options: ServeOptions): Promise<Serving> {
       webhook.server.closeAllConnections();
       health.server.closeAllConnections();
     }, grace);
+    leaving = true;
     const closed = webhook.close();
     // what API servers opened in reserve and never used: Node waits for its first request
     for (const socket of unused) socket.destroy();
