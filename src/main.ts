@@ -35,9 +35,12 @@ Each command explains itself: waywarden COMMAND --help
 }
 
 function failed(error: unknown) {
-  // mistakes of the user are said in one line; everything else is a defect of ours, and its trace is wanted
+  // mistakes of the user are said in one line; everything else is a defect of ours, whose trace is for those who ask for it
   const known = error instanceof Error && (error.name === 'InputError' || error.name === 'UsageError');
-  process.stderr.write(`waywarden: ${known ? error.message : error instanceof Error ? error.stack : String(error)}\n`);
+  const message = error instanceof Error ? error.message : String(error);
+  const trace = error instanceof Error && process.env['WAYWARDEN_TRACE'] ? `\n${error.stack}` : '';
+  const defect = `a defect of waywarden, not of yours: ${message.split('\n')[0]} (WAYWARDEN_TRACE=1 shows where)${trace}`;
+  process.stderr.write(`waywarden: ${known ? message : defect}\n`);
   process.exitCode = known ? 2 : 70;
 }
 
@@ -47,7 +50,7 @@ async function main(words: string[]) {
   if (name === undefined || name === 'help' || name === '--help' || name === '-h') {
     process.stdout.write(help());
     process.exitCode = name === undefined ? 2 : 0;
-  } else if (name === '--version' || name === '-V') {
+  } else if (name === '--version' || name === '-V' || name === '-v') {
     const { version } = await import('./cli/version.ts');
     process.stdout.write(`${version()}\n`);
   } else if (Object.hasOwn(COMMANDS, name)) {
@@ -68,7 +71,9 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 });
 
 if (Number(process.versions.node.split('.')[0]) < WANTED) {
-  process.stderr.write(`waywarden needs Node.js ${WANTED} or newer, and this is ${process.versions.node}\n`);
+  process.stderr.write(
+    `waywarden needs Node.js ${WANTED} or newer, and this is ${process.versions.node} (in a clone: npx waywarden)\n`,
+  );
   process.exitCode = 2;
 } else {
   main(process.argv.slice(2)).catch(failed);

@@ -120,7 +120,7 @@ describe('help and mistakes', () => {
     expect(await ran(spawn(old, [MAIN, 'policies']))).toEqual({
       status: 2,
       out: '',
-      err: `waywarden needs Node.js 22 or newer, and this is ${version.slice(1)}\n`,
+      err: `waywarden needs Node.js 22 or newer, and this is ${version.slice(1)} (in a clone: npx waywarden)\n`,
     });
   });
 });

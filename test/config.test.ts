@@ -123,7 +123,7 @@ describe('mistakes', () => {
       'exemptions:\n- policy: some-policy\n  finding: one-thing\n  owner: me\n  expires: 2027-02-30x\n',
       [
         'waywarden.yaml:2:3: exemptions[0].reason is missing',
-        'waywarden.yaml:5:3: exemptions[0].expires: is a day such as 2027-03-31',
+        'waywarden.yaml:5:3: exemptions[0].expires: must be a day such as 2027-03-31',
       ],
     ],
     [

@@ -48,7 +48,7 @@ interface Unbound {
 
 function unboundBecause(mesh: Mesh, name: string, binding: Binding): Unbound {
   const waypoint = binding.waypoint === undefined ? '' : `${binding.waypoint.namespace}/${binding.waypoint.name}`;
-  const because = binding.reason === undefined ? {} : { because: `istiod: ${binding.reason}` };
+  const because = binding.reason === undefined ? {} : { because: `istiod will say ${binding.reason}` };
   const nowhere = 'this policy is enforced nowhere';
   if (isNoWaypoint(mesh, binding.gateway) && (binding.state === 'bound' || binding.state === 'pending')) {
     return {
@@ -140,7 +140,7 @@ export function pending(
         ? `create Gateway ${waypoint} (class ${WAYPOINT_CLASS}), or correct istio.io/use-waypoint`
         : `wait for Gateway ${waypoint} to be programmed, or see why it is not`,
     evidence: bindingEvidence(mesh, target, binding),
-    because: `istiod: ${binding.reason ?? 'WaypointIsNotReady'}`,
+    because: `istiod will say ${binding.reason ?? 'WaypointIsNotReady'}`,
     path: `/spec/targetRefs/${index}`,
     lost: {
       instead: withoutWaypoint(mesh, target, index, binding, {

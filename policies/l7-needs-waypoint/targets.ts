@@ -163,7 +163,7 @@ function* checkGateway(
       effect: `waypoint ${gateway.namespace}/${gateway.name} has no address yet: nothing is enforced until then`,
       fix: 'wait for the Gateway to be programmed, or see why it is not',
       evidence: [ref(gateway)],
-      because: 'istiod: WaypointIsNotReady',
+      because: 'istiod will say WaypointIsNotReady',
       path: `/spec/targetRefs/${index}`,
     };
     return;

@@ -186,7 +186,7 @@ function allowRule(
   const nobody = nobodysRule(clauses, 'ALLOW', path, domains);
   if (nobody !== undefined) return [nobody];
   if (l7.length === 0) return trustDomains(clauses, 'ALLOW', path);
-  const consequence = noneLeft ? 'none is left, so it lets nothing in' : 'what only it allows is refused';
+  const consequence = noneLeft ? 'no rule is left, so it lets nothing in' : 'what only it allows is refused';
   return [
     {
       finding: 'allow-rule-dropped',

@@ -74,7 +74,7 @@ function direct(mesh: Mesh, subject: Meta): string {
   const inherited = mesh.get('Namespace', '', subject.namespace)?.labels[USE_WAYPOINT];
   return inherited === undefined || inherited === 'none'
     ? 'traffic goes direct'
-    : `traffic goes direct, not through ${inherited} of its namespace`;
+    : `traffic goes direct, not through ${inherited}, which its namespace names`;
 }
 
 function notThere(mesh: Mesh, subject: Meta, binding: Binding, waypoint: ObjectRef): Found {
@@ -84,7 +84,7 @@ function notThere(mesh: Mesh, subject: Meta, binding: Binding, waypoint: ObjectR
     key: name,
     evidence: [waypoint],
     path: labelPath(subject, USE_WAYPOINT),
-    ...(binding.reason === undefined ? {} : { because: `istiod: ${binding.reason}` }),
+    ...(binding.reason === undefined ? {} : { because: `istiod will say ${binding.reason}` }),
   } as const;
   if (binding.state === 'never') {
     return {
@@ -113,7 +113,7 @@ function bindingFinding(mesh: Mesh, subject: Meta, binding: Binding): Found | un
     key: name,
     evidence: [waypoint],
     path: labelPath(subject, USE_WAYPOINT),
-    ...(binding.reason === undefined ? {} : { because: `istiod: ${binding.reason}` }),
+    ...(binding.reason === undefined ? {} : { because: `istiod will say ${binding.reason}` }),
   } as const;
   if (state === 'refused') {
     return {

@@ -66,23 +66,31 @@ export function responseText(uid: string, judged: Judged): string {
 
 const NOT_JUDGED = 'waywarden: this could not be judged because of an internal error, which its log has';
 
-/** Answers a review. Rejects only with an error of the catalogue, and only before the review is known to be one. */
-export async function answer(
-  { guard: current, logs, metrics, observe }: Answering,
-  webhook: Webhook,
-  { text, arrived, deadline }: Arrival,
-): Promise<string> {
-  const request = requestOf(text);
-  try {
-    const guard = current();
-    const judged = await judge(guard, request, webhook, deadline);
-    const response = responseText(request.uid, judged);
-    account(guard, request, webhook, judged, clock() - arrived, logs, metrics);
-    observe?.(request, judged);
-    return response;
-  } catch (error) {
+/**
+ * Answers a review, at once where it is judged at once. Throws only an error of the catalogue, and only before the review is known
+ * to be one; never rejects.
+ */
+export function answer(answering: Answering, webhook: Webhook, arrival: Arrival): string | Promise<string> {
+  const { guard: current, logs, metrics, observe } = answering;
+  const request = requestOf(arrival.text);
+  const failed = (error: unknown): string => {
     logs.logger.error({ uid: clipped(request.uid), err: error }, 'a review could not be judged');
     return `${HEAD}${JSON.stringify(request.uid)},"allowed":true,"warnings":["${NOT_JUDGED}"]}}`;
+  };
+  const answered = (guard: Guard, judged: Judged): string => {
+    const response = responseText(request.uid, judged);
+    account(guard, request, webhook, judged, clock() - arrival.arrived, logs, metrics);
+    observe?.(request, judged);
+    return response;
+  };
+  try {
+    const guard = current();
+    const judged = judge(guard, request, webhook, arrival.deadline);
+    return judged instanceof Promise
+      ? judged.then(later => answered(guard, later)).catch(failed)
+      : answered(guard, judged);
+  } catch (error) {
+    return failed(error);
   }
 }
 
@@ -107,10 +115,10 @@ function account(
   webhook: Webhook,
   judged: Judged,
   milliseconds: number,
-  { logger }: Logs,
+  logs: Logs,
   metrics: Metrics,
 ): void {
-  const { verdict, findings, unfinished, failures = [] } = judged;
+  const { verdict, findings, unfinished, failures } = judged;
   const { group, kind: kindName } = request.requestKind ?? request.kind;
   const kind = groupKind(group, kindName);
   const dryRun = request.dryRun === true;
@@ -124,40 +132,33 @@ function account(
     findings,
     timedOut: unfinished,
     unconfirmed: judged.unconfirmed === true,
-    failed: failures.map(({ policy }) => policy),
+    failed: failures === undefined ? NONE : failures.map(({ policy }) => policy),
   });
-  for (const { policy, error } of failures) {
-    logger.error({ uid: clipped(request.uid), policy, err: error }, 'a check failed');
+  if (failures !== undefined) {
+    for (const { policy, error } of failures)
+      logs.logger.error({ uid: clipped(request.uid), policy, err: error }, 'a check failed');
   }
   const level = verdict === 'allow' ? 'info' : 'warn';
-  if (!logger.isLevelEnabled(level)) return;
-  logger[level](
-    {
-      webhook,
-      uid: clipped(request.uid),
-      operation: request.operation,
-      user: clipped(request.userInfo?.username ?? ''),
-      kind: clipped(kind),
-      namespace: clipped(request.namespace ?? ''),
-      name: clipped(request.name ?? ''),
-      ...(request.subResource ? { subResource: clipped(request.subResource) } : {}),
-      verdict,
-      ...(findings.length === 0
-        ? {}
-        : {
-            findings: findings.slice(0, LOGGED_AT_MOST).map(finding => ({
-              finding: `${finding.policy}/${finding.finding}`,
-              action: finding.action,
-              subject: clipped(spoken(finding.subject)),
-            })),
-            found: findings.length,
-          }),
-      ...(unfinished ? { unfinished } : {}),
-      ...(judged.unconfirmed === true ? { unconfirmed: true } : {}),
-      ...(guard.evidence === undefined ? {} : { cacheMs: Math.round(guard.evidence.age()) }),
-      dryRun,
-      ms: Math.round(milliseconds * 100) / 100,
-    },
-    'review',
-  );
+  if (!logs.logger.isLevelEnabled(level)) return;
+  let line = `"webhook":"${webhook}","uid":${quoted(request.uid)},"operation":"${request.operation}","user":${quoted(request.userInfo?.username)},"kind":${quoted(kind)},"namespace":${quoted(request.namespace)},"name":${quoted(request.name)}`;
+  if (request.subResource) line += `,"subResource":${quoted(request.subResource)}`;
+  line += `,"verdict":"${verdict}"`;
+  if (findings.length > 0) {
+    const shown = findings.slice(0, LOGGED_AT_MOST).map(finding => ({
+      finding: `${finding.policy}/${finding.finding}`,
+      action: finding.action,
+      subject: clipped(spoken(finding.subject)),
+    }));
+    line += `,"findings":${JSON.stringify(shown)},"found":${findings.length}`;
+  }
+  if (unfinished) line += ',"unfinished":true';
+  if (judged.unconfirmed === true) line += ',"unconfirmed":true';
+  if (guard.evidence !== undefined) line += `,"cacheMs":${JSON.stringify(Math.round(guard.evidence.age()))}`;
+  logs.line(level, `${line},"dryRun":${dryRun},"ms":${Math.round(milliseconds * 100) / 100}`, 'review');
+}
+
+const NONE: readonly never[] = Object.freeze([]);
+
+function quoted(value: string | null | undefined): string {
+  return value ? JSON.stringify(clipped(value)) : '""';
 }

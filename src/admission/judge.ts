@@ -129,26 +129,28 @@ function lenient({ settings }: Guard, { operation }: AdmissionRequest, subject: 
 
 /**
  * The verdict on one request at one of the two webhooks. `deadline` is in `performance.now()` milliseconds; `now` in
- * milliseconds since 1970. Never rejects: what fails inside is said in the verdict.
+ * milliseconds since 1970. At once where nothing has to be waited for. Never throws or rejects: what fails inside is said in the
+ * verdict.
  */
-export async function judge(
+export function judge(
   guard: Guard,
   request: AdmissionRequest,
   stage: Extract<Stage, 'mutate' | 'validate'>,
   deadline?: number,
   now: number = Date.now(),
-): Promise<Judged> {
+): Judged | Promise<Judged> {
   try {
-    return await judged(guard, request, stage, deadline, now);
+    const verdict = judged(guard, request, stage, deadline, now);
+    return verdict instanceof Promise ? verdict.catch((error: unknown) => broken(guard, request, error)) : verdict;
   } catch (error) {
-    const about = spoken(namedIn(request));
-    return withFailures(
-      ALLOWED,
-      [{ policy: '*', error }],
-      about,
-      lenient(guard, request, undefined) ? 'allow' : 'deny',
-    );
+    return broken(guard, request, error);
   }
+}
+
+/** The verdict where the object could not be read at all. */
+function broken(guard: Guard, request: AdmissionRequest, error: unknown): Judged {
+  const onTimeout = lenient(guard, request, undefined) ? 'allow' : 'deny';
+  return withFailures(ALLOWED, [{ policy: '*', error }], spoken(namedIn(request)), onTimeout);
 }
 
 /** The object of a request by its envelope alone. */

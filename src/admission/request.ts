@@ -84,7 +84,7 @@ export interface ObjectRequest {
  * The object as the API server would store it: of kinds with a status of their own an UPDATE leaves the status alone (each kind's
  * PrepareForUpdate), and manifests have none.
  */
-function withStatusOf(old: unknown, object: unknown): unknown {
+export function withStatusOf(old: unknown, object: unknown): unknown {
   const status = at(old, 'status');
   const written = record(object);
   return status === undefined || written === undefined || at(written, 'status') !== undefined

@@ -132,21 +132,22 @@ function secure(options: ServerOptions, patience: Patience) {
 
 /** The two webhooks. */
 function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Lifecycle): void {
+  // nearly every answer is there at once: a promise for each would cost as much as routing does
   const route = (webhook: Webhook) =>
-    async function review(request: FastifyRequest, reply: FastifyReply): Promise<string> {
+    function review(request: FastifyRequest, reply: FastifyReply): string | Promise<string> {
       const body = request.body as Body | undefined;
       if (lifecycle.draining) reply.header('connection', 'close');
       if (body === undefined) throw refusal('WW_CONTENT_TYPE');
       const { text, arrived } = body;
-      const response = await answer(options, webhook, {
-        text,
-        arrived,
-        deadline: deadlineOf(arrived, request.query as Budget),
-      });
-      if (lifecycle.draining) reply.header('connection', 'close');
-      reply.header('content-type', 'application/json; charset=utf-8');
-      return response;
+      const deadline = deadlineOf(arrived, request.query as Budget);
+      const response = answer(options, webhook, { text, arrived, deadline });
+      return typeof response === 'string' ? ready(reply, response) : response.then(later => ready(reply, later));
     };
+  function ready(reply: FastifyReply, response: string): string {
+    if (lifecycle.draining) reply.header('connection', 'close');
+    reply.header('content-type', 'application/json; charset=utf-8');
+    return response;
+  }
   app.post('/validate', route('validate'));
   app.post('/mutate', route('mutate'));
 }

@@ -1,15 +1,29 @@
 // `waywarden check`: a set of manifests judged together. What one of them brings, another may rely on.
+
+import { CHART_NAMES, VALUES_PATH, valuesManifest } from '../../policies/control-plane-settings/values.ts';
 import { policies } from '../../policies/index.ts';
-import { earlierVersions } from '../admission/request.ts';
+import { earlierVersions, withStatusOf } from '../admission/request.ts';
 import type { Config } from '../config/default.ts';
 import { difference, type Finding } from '../engine/difference.ts';
 import type { RequestFacts } from '../engine/policy.ts';
 import { noticesOf } from '../engine/verdict.ts';
-import { same } from '../kube/json.ts';
+import { record, same } from '../kube/json.ts';
 import { refKey, spoken } from '../kube/kind.ts';
-import type { Change, Declared } from '../mesh/mesh.ts';
-import { parseRelease } from '../mesh/releases.ts';
-import { createFileMesh, type Manifest, type Position, place, readManifests, STDIN } from '../mesh/sources/files.ts';
+import { didYouMean } from '../kube/near.ts';
+import { GATEWAY } from '../mesh/kinds/gateways.ts';
+import { identify, project } from '../mesh/kinds.ts';
+import type { Change, Declared, Mesh } from '../mesh/mesh.ts';
+import { compareRelease, istioReleases, KNOWLEDGE, OLDEST, parseRelease } from '../mesh/releases.ts';
+import {
+  createFileMesh,
+  InputError,
+  type Manifest,
+  type Position,
+  place,
+  readManifests,
+  readValues,
+  STDIN,
+} from '../mesh/sources/files.ts';
 import { checkJson } from '../report/json.ts';
 import type { CheckReport, Located } from '../report/report.ts';
 import { checkText } from '../report/text.ts';
@@ -20,13 +34,14 @@ import { paintFor, print, progress } from './terminal.ts';
 const HELP = `waywarden check: judge a set of manifests together
 
 Usage: waywarden check PATH... [--state PATH]... [--istio RELEASE] [--config FILE]
-                       [--output text|json] [--fail-on deny|warn|never]
+                       [--values CHART=FILE]... [--output text|json] [--fail-on deny|warn|never]
 
 PATH is a file, a directory (with all .yaml, .yml and .json files below it) or - for standard input. The order of the
 objects does not matter. What is no Kubernetes object, such as the values of a Helm chart, is skipped and counted.
 
   --state PATH        what the cluster holds already, such as the output of kubectl get -o yaml
   --istio RELEASE     the release of Istio where neither state nor manifests hold an istiod: 1.29
+  --values CHART=FILE values for one of Istio's charts (base, istiod, cni, ztunnel, gateway): judged as settings
   --config FILE       waywarden.yaml
   --output FORMAT     text (the default) or json
   --fail-on ACTION    what makes the exit status 1: deny, warn (the default: any finding) or never
@@ -35,21 +50,71 @@ Examples:
   waywarden check deploy/ --istio 1.31
   helm template shop ./chart | waywarden check - --state cluster.yaml
   kustomize build overlays/prod | waywarden check - --state cluster.yaml --fail-on deny
+  waywarden check --values istiod=istiod.yaml --values ztunnel=ztunnel.yaml --istio 1.31
   waywarden check deploy/ --state cluster.yaml --output json | jq '.findings[].message'
+
+A Gateway of the manifests counts as it will be once it runs: what Git holds has no status. What the state knows of an object's
+status stays as it is.
 
 Without an istiod in the state or in the manifests nobody knows what else the cluster holds: nothing is refused then
 for want of it, and what could not be checked is said.
 
-Exit status: 0 clean, 1 findings, 2 where the input cannot be read.
+Exit status: 0 clean, 1 findings, 2 where the input cannot be read or holds nothing at all.
 `;
 
 const OPTIONS = {
   state: { type: 'string', multiple: true },
   istio: { type: 'string' },
+  values: { type: 'string', multiple: true },
   config: { type: 'string' },
   output: { type: 'string' },
   'fail-on': { type: 'string' },
 } as const;
+
+/** Values of one of Istio's charts. */
+export interface ChartValues {
+  readonly chart: string;
+  readonly file: string;
+}
+
+/** The values as a manifest like any other, whose positions are those of the values file. */
+function chartManifest({ chart, file }: ChartValues): Manifest {
+  const [first, second] = readValues(file);
+  if (second !== undefined) throw new InputError(`${place(second.position())}: a values file is one document`);
+  const object = record(valuesManifest(chart, first?.value ?? {}));
+  const identity = identify(object);
+  if (object === undefined || identity === undefined) {
+    throw new UsageError(
+      `--values knows no chart "${chart}"${didYouMean(chart, CHART_NAMES)}: ${CHART_NAMES.join(', ')}`,
+    );
+  }
+  const { version, ...ref } = identity;
+  return {
+    ref,
+    version,
+    object,
+    projection: project(ref.kind, ref.namespace, object),
+    position: pointer =>
+      first?.position(pointer?.startsWith(VALUES_PATH) === true ? pointer.slice(VALUES_PATH.length) : '') ?? {
+        file,
+        line: 1,
+        column: 1,
+      },
+  };
+}
+
+const ADDRESS = { addresses: [{ type: 'IPAddress', value: '192.0.2.1' }] };
+
+/**
+ * A manifest as the API server would have it: with the status that the object has already. A Gateway that is new has none in Git, and
+ * counts as it will be once it runs: it is promised by the same set.
+ */
+function asStored(manifest: Manifest, old: Manifest | undefined): Manifest {
+  const { ref, object } = manifest;
+  const status = old === undefined && ref.kind === GATEWAY ? { status: ADDRESS } : old?.object;
+  const stored = withStatusOf(status, object);
+  return stored === object ? manifest : { ...manifest, projection: project(ref.kind, ref.namespace, stored) };
+}
 
 /** The findings of manifests on a state, each with its place. */
 export async function check(
@@ -57,9 +122,15 @@ export async function check(
   state: readonly string[],
   { settings, declared }: Config,
   say: (what: string) => void = () => {},
+  values: readonly ChartValues[] = [],
 ): Promise<CheckReport> {
   const reading = (file: string) => say(`reading ${file}`);
-  const manifests = readManifests(paths, reading);
+  const read = readManifests(paths, reading);
+  const manifests = {
+    ...read,
+    objects: [...read.objects, ...values.map(chartManifest)],
+    files: read.files + values.length,
+  };
   const known = readManifests(state, reading);
   const before = createFileMesh(declared, state.length > 0);
   const after = createFileMesh(declared, state.length > 0);
@@ -72,8 +143,9 @@ export async function check(
   const written = new Map<string, Change>();
   const twice = new Map<string, Manifest>();
   const requests = new Map<string, RequestFacts>();
-  for (const manifest of manifests.objects) {
-    const key = refKey(manifest.ref);
+  for (const inGit of manifests.objects) {
+    const key = refKey(inGit.ref);
+    const manifest = asStored(inGit, places.get(key));
     if (written.has(key)) twice.set(key, manifest);
     const old = written.has(key) ? undefined : places.get(key);
     const was = written.get(key)?.before ?? old?.projection;
@@ -101,9 +173,11 @@ export async function check(
   });
   return {
     findings: inOrder(
-      answer.findings.filter(({ action }) => action !== 'off').map(finding => located(finding, places)),
+      answer.findings
+        .filter(({ action, subject }) => action !== 'off' && !settings.unguarded.includes(subject.namespace))
+        .map(finding => located(finding, places)),
     ),
-    notices: [...noticesOf(answer), ...twiceNotice([...twice.values()])],
+    notices: [...noticesOf(answer), ...twiceNotice([...twice.values()]), ...knowledgeNotice(after)],
     objects: manifests.objects.length,
     files: manifests.files,
     skipped: manifests.skipped,
@@ -117,6 +191,20 @@ function twiceNotice([first, ...others]: readonly Manifest[]): readonly string[]
   return [
     `waywarden: ${spoken(first.ref)} stands there more than once, and only the last is judged (${place(first.position())}${more})`,
   ];
+}
+
+/** Releases beyond what Waywarden knows, said once. */
+function knowledgeNotice(mesh: Mesh): readonly string[] {
+  const beyond = mesh
+    .fact(istioReleases)
+    .filter(
+      release =>
+        release !== undefined && (compareRelease(release, KNOWLEDGE) > 0 || compareRelease(release, OLDEST) < 0),
+    )
+    .map(release => release?.text);
+  return beyond.length === 0
+    ? []
+    : [`waywarden: Istio ${beyond.join(', ')} is judged by what is known of ${OLDEST} to ${KNOWLEDGE}`];
 }
 
 function located(finding: Finding, places: ReadonlyMap<string, Manifest>): Located {
@@ -149,7 +237,12 @@ export async function run(words: readonly string[]): Promise<number> {
   }
   const { positionals: paths } = call;
   const state = call.texts('state');
-  if (paths.length === 0)
+  const values = call.texts('values').map(written => {
+    const equals = written.indexOf('=');
+    if (equals < 1) throw new UsageError(`--values takes CHART=FILE, not "${written}"`);
+    return { chart: written.slice(0, equals), file: written.slice(equals + 1) };
+  });
+  if (paths.length + values.length === 0)
     throw new UsageError('check needs a PATH (or - for standard input); see waywarden check --help');
   if ([...paths, ...state].filter(path => path === STDIN).length > 1) {
     throw new UsageError('standard input (-) can be read once only');
@@ -158,7 +251,10 @@ export async function run(words: readonly string[]): Promise<number> {
   const failOn = call.choice('fail-on', ['deny', 'warn', 'never'], 'warn');
   const config = await configFrom(call.text('config'));
   const declared = declaredWith(config.declared, call.text('istio'));
-  const report = await check(paths, state, { ...config, declared }, progress());
+  const report = await check(paths, state, { ...config, declared }, progress(), values);
+  if (report.objects + report.skipped === 0) {
+    throw new InputError(`there is nothing to check: ${paths.join(', ')} holds no document at all`);
+  }
   await print(
     output === 'json'
       ? checkJson(report, config.settings)

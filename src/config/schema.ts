@@ -109,7 +109,7 @@ export function configSchema(policies: readonly Policy[]) {
             reason: z.string().min(1),
             expires: z
               .string()
-              .refine(isDay, { error: 'is a day such as 2027-03-31' })
+              .refine(isDay, { error: 'must be a day such as 2027-03-31' })
               .describe('The last day (UTC, YYYY-MM-DD) that it holds. An expired one is reported.'),
           }),
         )

@@ -4,6 +4,7 @@ import { setImmediate as breathe } from 'node:timers/promises';
 import { type ObjectRef, refKey } from '../kube/kind.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
 import { WORKLOAD_KINDS, type Workload } from '../mesh/kinds/workloads.ts';
+import { isKind } from '../mesh/kinds.ts';
 import type { Change, Mesh } from '../mesh/mesh.ts';
 import { concernedBy } from './concerned.ts';
 import { actionOf, type Circumstances, compareActions, exemptionFor, inForce } from './enforce.ts';
@@ -20,7 +21,9 @@ import {
 import type { Exemption, Settings } from './settings.ts';
 
 /** A report with its policy and what it leads to. */
-export interface Finding extends Report {
+export interface Finding extends Omit<Report, 'evidence'> {
+  /** What it rests on; `missing` where that is an object that is not there. */
+  readonly evidence: readonly (ObjectRef & { readonly missing?: true })[];
   readonly policy: string;
   readonly subject: ObjectRef;
   readonly action: Action;
@@ -143,6 +146,12 @@ interface Search extends Question {
   examples: Map<string, number> | undefined;
   unfinished: boolean;
   unchecked: number;
+}
+
+/** A piece of evidence, said to be missing where it is. */
+function marked({ kind, namespace, name }: ObjectRef, mesh: Mesh): Finding['evidence'][number] {
+  const ref = { kind, namespace, name };
+  return isKind(kind) && mesh.find(kind, namespace, name) === 'absent' ? { ...ref, missing: true } : ref;
 }
 
 function terminating(mesh: Mesh, object: Meta): boolean {
@@ -318,6 +327,7 @@ function* perform(
     if (action === 'deny' && (old || settings.mode === 'audit')) action = 'warn';
     run.findings.push({
       ...report,
+      evidence: report.evidence.map(ref => marked(ref, after)),
       policy: policy.id,
       subject,
       action,

@@ -54,7 +54,9 @@ function named(ref: ObjectRef, finding: Pick<Finding, 'subject'>, settings: Sett
 /** The evidence of a finding in words, the subject itself left out. */
 export function evidenceOf(finding: Finding, settings: Settings): readonly string[] {
   const self = refKey(finding.subject);
-  const objects = finding.evidence.filter(ref => refKey(ref) !== self).map(ref => named(ref, finding, settings));
+  const objects = finding.evidence
+    .filter(ref => refKey(ref) !== self)
+    .map(ref => `${ref.missing === true ? 'no ' : ''}${named(ref, finding, settings)}`);
   return [...new Set(objects), ...(finding.because === undefined ? [] : [finding.because])].map(oneLine);
 }
 
@@ -73,14 +75,30 @@ function warningLine(group: readonly Finding[], settings: Settings): string {
   const evidence = evidenceOf(first, settings);
   const effect = oneLine(first.effect);
   const fix = oneLine(first.fix);
-  const basis = evidence.length === 0 ? 'its own spec' : evidence.join(', ');
+  const basis = evidence.length === 0 ? 'the object itself' : evidence.join(', ');
   const room = WARNING_AT_MOST - [...subject, ...more, ...tail].length - ': . Seen: . Fix: .'.length;
-  // the effect has half of the room, the fix what it needs of the rest, the evidence what is left
-  const effectRoom = Math.max([...effect].length <= room * 0.5 ? [...effect].length : 0, Math.floor(room * 0.5));
-  const said = clip(effect, effectRoom);
-  const fixed = clip(fix, Math.max(24, Math.floor((room - [...said].length) * 0.65)));
+  // the evidence makes way first, then the effect where it is longer than six tenths of the room, then the fix
+  const least = Math.min([...basis].length, 24);
+  const said = clip(effect, Math.max(Math.floor(room * 0.6), room - least - [...fix].length));
+  const fixed = clip(fix, Math.max(24, room - least - [...said].length));
   const seen = clip(basis, Math.max(8, room - [...said].length - [...fixed].length));
-  return clip(`${subject}${more}: ${said}. Seen: ${seen}. Fix: ${fixed}.${tail}`, WARNING_AT_MOST);
+  return clip(
+    `${subject}${more}: ${stopped(said)} Seen: ${stopped(seen)} Fix: ${stopped(fixed)}${tail}`,
+    WARNING_AT_MOST,
+  );
+}
+
+/** With a full stop, unless it was cut. */
+function stopped(value: string): string {
+  return value.endsWith('…') ? value : `${value}.`;
+}
+
+/** A finding in one line, however long, for programs and logs. */
+export function lineOf(finding: Finding, settings: Settings): string {
+  const evidence = evidenceOf(finding, settings);
+  const seen = evidence.length === 0 ? '' : ` Evidence: ${evidence.join(', ')}.`;
+  const [subject, effect, fix] = [spoken(finding.subject), finding.effect, finding.fix].map(oneLine);
+  return `${subject}: ${effect}.${seen} Fix: ${fix}. [${finding.policy}/${finding.finding}]`;
 }
 
 /** Findings of one policy and kind together, in the order of their first. */

@@ -21,6 +21,8 @@ export interface Release {
 
 /** The last Istio release that Waywarden's facts were verified with. */
 export const KNOWLEDGE = '1.31';
+/** The first one. */
+export const OLDEST = '1.26';
 
 /**
  * The release that a tag or version says. A tag that begins MAJOR.MINOR has that minor, whatever follows (`1.29-alpha.abc`,

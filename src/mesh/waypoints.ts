@@ -292,7 +292,7 @@ export function waypointOf(mesh: Mesh, object: Meta, traffic: TrafficType): Bind
   }
   const inherited = namedWaypoint(holder.labels, namespace);
   if (inherited === undefined || inherited === 'none') {
-    const why = `neither it nor its namespace has a ${USE_WAYPOINT} label${inherited === 'none' ? ' that names a waypoint' : ''}`;
+    const why = `neither it nor its namespace has an ${USE_WAYPOINT} label${inherited === 'none' ? ' that names a waypoint' : ''}`;
     return { state: 'none', why, ...UNNAMED };
   }
   const binding = {

@@ -1,11 +1,10 @@
 // What programs read. Fields are only ever added.
-import { pageOf, warningsOf } from '../engine/message.ts';
+import { lineOf, pageOf } from '../engine/message.ts';
 import type { Settings } from '../engine/settings.ts';
 import type { CheckReport, Located, ReviewReport } from './report.ts';
 
 function findingJson({ finding, position }: Located, settings: Settings) {
   const { policy, action, standing, subject, key, effect, fix, evidence, because, certain, path } = finding;
-  const [message = effect] = warningsOf([{ ...finding, action: 'warn' }], [], settings);
   return {
     policy,
     finding: finding.finding,
@@ -13,7 +12,7 @@ function findingJson({ finding, position }: Located, settings: Settings) {
     standing,
     subject,
     key,
-    message,
+    message: lineOf(finding, settings),
     effect,
     fix,
     evidence,

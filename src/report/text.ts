@@ -56,7 +56,7 @@ export function checkText(report: CheckReport, settings: Settings, paint: Paint)
   }`;
   const result =
     denied + warned === 0
-      ? paint('green', 'nothing to say against them')
+      ? paint('green', 'nothing to say')
       : [
           ...(denied === 0 ? [] : [paint('red', `${denied} to be refused`)]),
           ...(warned === 0 ? [] : [paint('yellow', count(warned, 'warning'))]),

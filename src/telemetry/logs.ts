@@ -12,6 +12,8 @@ export interface LogOptions {
 
 export interface Logs {
   readonly logger: Logger;
+  /** One line of fields that are JSON already (`"a":1,"b":"c"`), for what is logged at every review; pino takes three times as long. */
+  line(level: 'info' | 'warn', fields: string, message: string): void;
   /** Writes what is still held back. Safe to call more than once, and at the end of the process. */
   flush(): void;
 }
@@ -57,16 +59,16 @@ export function createLogs({ level = 'info', destination = 1 }: LogOptions = {})
     size += line.length;
     if (size >= BATCH) pass();
   };
-  return { logger: made(level, { write }), flush };
+  return { ...made(level, { write }), flush };
 }
 
 /** Logs into a stream of one's own, line by line. */
 export function logsInto(stream: DestinationStream, level: LogLevel = 'info'): Logs {
-  return { logger: made(level, stream), flush: () => {} };
+  return { ...made(level, stream), flush: () => {} };
 }
 
-function made(level: LogLevel, stream: DestinationStream): Logger {
-  return pino(
+function made(level: LogLevel, stream: DestinationStream): Pick<Logs, 'logger' | 'line'> {
+  const logger = pino(
     {
       level,
       base: undefined,
@@ -75,4 +77,24 @@ function made(level: LogLevel, stream: DestinationStream): Logger {
     },
     stream,
   );
+  return {
+    logger,
+    line(severity, fields, message) {
+      if (!logger.isLevelEnabled(severity)) return;
+      stream.write(`{"level":"${severity}","time":"${isoNow()}",${fields},"msg":${JSON.stringify(message)}}\n`);
+    },
+  };
+}
+
+let spokenAt = 0;
+let spokenTime = '';
+
+/** The time of day; many lines are of the same millisecond. */
+function isoNow(): string {
+  const now = Date.now();
+  if (now !== spokenAt) {
+    spokenAt = now;
+    spokenTime = new Date(now).toISOString();
+  }
+  return spokenTime;
 }

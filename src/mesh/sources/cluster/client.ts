@@ -1,5 +1,6 @@
 // A small client of the API server: one JSON request, one line-wise stream. Logging in is @kubernetes/client-node's business;
 // its informers neither page nor project, which is why lists and watches are our own.
+import { existsSync } from 'node:fs';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest, type RequestOptions } from 'node:https';
 
@@ -75,8 +76,10 @@ function parsed(buffer: Buffer): unknown {
 export async function connect(options: ConnectOptions = {}): Promise<KubeClient> {
   const { KubeConfig } = await import('@kubernetes/client-node');
   const config = new KubeConfig();
-  if (options.kubeconfig !== undefined) config.loadFromFile(options.kubeconfig);
-  else config.loadFromDefault();
+  if (options.kubeconfig !== undefined) {
+    if (!existsSync(options.kubeconfig)) throw new Error(`there is no kubeconfig ${options.kubeconfig}`);
+    config.loadFromFile(options.kubeconfig);
+  } else config.loadFromDefault();
   if (options.context !== undefined) config.setCurrentContext(options.context);
   const cluster = config.getCurrentCluster();
   if (cluster === null)
