@@ -108,3 +108,61 @@ test('an object that stands in two files is judged as the last has it, and that 
     `waywarden: Namespace a stands there more than once, and only the last is judged (${two}:1:1)`,
   ]);
 });
+
+const WAYPOINT = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: { name: ledger, namespace: payments }
+spec:
+  gatewayClassName: istio-waypoint
+  listeners: [{ name: mesh, port: 15008, protocol: HBONE }]
+`;
+const BOUND = `apiVersion: v1
+kind: Service
+metadata: { name: ledger, namespace: payments, labels: { istio.io/use-waypoint: ledger } }
+spec: { clusterIP: 10.96.0.9, selector: { app: ledger }, ports: [{ name: http, port: 80, targetPort: 8080 }] }
+`;
+const RUNNING = 'status: { addresses: [{ type: IPAddress, value: 10.96.0.10 }] }\n';
+const HPA = `apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: { name: ledger, namespace: payments }
+spec: { minReplicas: 2, maxReplicas: 4, scaleTargetRef: { apiVersion: apps/v1, kind: Deployment, name: ledger } }
+`;
+
+test('a waypoint that comes with what it is for counts as it will be once it runs', async () => {
+  const set = written('new-shop.yaml', [WAYPOINT, BOUND, HPA, readOnly('payments', 'ledger')].join('---\n'));
+  expect(said(await check([set], [MESH], DEFAULT_CONFIG))).toEqual([]);
+});
+
+test('what the cluster knows of the status of an object stays as it is', async () => {
+  const live = [`${WAYPOINT}${RUNNING}`, BOUND, HPA, readOnly('payments', 'ledger')].join('---\n');
+  const unchanged = written('gateway.yaml', WAYPOINT);
+  expect(said(await check([unchanged], [MESH, written('live.yaml', live)], DEFAULT_CONFIG))).toEqual([]);
+  // a waypoint that the cluster knows to be without an address is not there because Git names it again
+  const pending = written('pending.yaml', live.replace(RUNNING, 'status: { conditions: [] }\n'));
+  const again = await check(
+    [written('second.yaml', readOnly('payments', 'ledger').replace('read-only', 'second')), unchanged],
+    [MESH, pending],
+    DEFAULT_CONFIG,
+  );
+  expect(said(again).join()).toContain('waypoint-pending');
+});
+
+test('namespaces that are left alone are left alone here too', async () => {
+  const policy = written('policy.yaml', readOnly('payments', 'ledger'));
+  const settings = { ...DEFAULT_CONFIG.settings, unguarded: ['payments'] };
+  expect(said(await check([policy], [MESH], { ...DEFAULT_CONFIG, settings }))).toEqual([]);
+});
+
+test("values of Istio's charts are judged as settings, with their lines", async () => {
+  const file = written('istiod.yaml', 'pilot:\n  env:\n    METRIC_ROTATION_INTERVAL: 1m\n');
+  const config = { ...DEFAULT_CONFIG, declared: { ...DEFAULT_CONFIG.declared, istio: '1.31' } };
+  const { findings } = await check([], [], config, undefined, [{ chart: 'istiod', file }]);
+  expect(findings).toMatchObject([{ finding: { finding: 'setting-removed' }, position: { file, line: 3, column: 5 } }]);
+  await expect(check([], [], config, undefined, [{ chart: 'istod', file }])).rejects.toThrow('did you mean "istiod"');
+});
+
+test('releases beyond what is known are said once', async () => {
+  const beyond = { ...DEFAULT_CONFIG, declared: { ...DEFAULT_CONFIG.declared, istio: '1.99' } };
+  const { notices } = await check([written('policy.yaml', readOnly('payments', 'ledger'))], [], beyond);
+  expect(notices.filter(notice => notice.includes('1.99'))).toHaveLength(1);
+});

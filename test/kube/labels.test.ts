@@ -23,7 +23,10 @@ describe('label selectors', () => {
 
   test('prototype keys are plain data', () => {
     const hostile = stringMap(JSON.parse('{"__proto__": "x", "constructor": "y"}'));
-    expect(Object.entries(hostile)).toEqual([['__proto__', 'x'], ['constructor', 'y']]);
+    expect(Object.entries(hostile)).toEqual([
+      ['__proto__', 'x'],
+      ['constructor', 'y'],
+    ]);
     expect(hostile['toString']).toBeUndefined();
     const selector = labelSelector(JSON.parse('{"matchLabels": {"__proto__": "x"}}'));
     expect(selector !== undefined && selects(selector, hostile)).toBe(true);
