@@ -280,6 +280,10 @@ export function waypointOf(mesh: Mesh, object: Meta, traffic: TrafficType): Bind
   if (mesh.fact(ambient).state === 'off') return { state: 'none', why: mesh.fact(ambient).why, ...UNNAMED };
   if (isExternalName(object)) return { state: 'none', why: 'it is of type ExternalName', ...UNNAMED };
   const namespace = consumerNamespace(object);
+  // istiod knows nothing of what stands there, so that no label counts (I§13; tried)
+  if (undiscovered(mesh, namespace)) {
+    return { state: 'none', why: `the discoverySelectors of istiod leave namespace ${namespace} out`, ...UNNAMED };
+  }
   const self = { kind: object.kind, namespace: object.namespace, name: object.name };
   const own = namedWaypoint(labels, namespace);
   if (own === 'none') return { state: 'opted-out', why: `it has ${USE_WAYPOINT}: none`, namedBy: self, ...UNNAMED };

@@ -269,6 +269,20 @@ data: { mesh: "${mesh}" }
   expect(of(shared + entry(SHARED) + config(first))).toBe('bound');
 });
 
+test('what stands where no istiod looks has no waypoint, whatever its labels say', () => {
+  const of = (labels: string) => {
+    const mesh = meshOf(`${namespace('shop', labels)}${gateway()}${service(USE)}
+apiVersion: v1
+kind: ConfigMap
+metadata: { name: istio, namespace: istio-system }
+data: { mesh: "discoverySelectors: [{ matchLabels: { watched: here } }]" }
+---`);
+    return waypointOf(mesh, mesh.get('Service', 'shop', 'api') as Service, 'service').state;
+  };
+  expect(of('')).toBe('none');
+  expect(of(', watched: here')).toBe('bound');
+});
+
 describe('what names a Gateway', () => {
   const mesh = meshOf(
     namespace('shop', `, ${USE}`) +

@@ -22,6 +22,8 @@ export interface Chain {
 }
 
 export interface Waypoint {
+  /** RBAC where the tunnel ends, before any Service is known: that of layered policies. */
+  readonly outer: readonly Rbac[];
   readonly chains: readonly Chain[];
   /** `connectTimeout` of clusters by name. */
   readonly timeouts: ReadonlyMap<string, string>;
@@ -84,7 +86,9 @@ export async function askWaypoint(istiod: Istiod, pod: Manifest): Promise<Waypoi
     'CDS',
   );
   const internal = LDS.find(listener => listener['name'] === 'main_internal');
+  const terminate = LDS.find(listener => listener['name'] === 'connect_terminate');
   return {
+    outer: records(at(terminate, 'filterChains')).flatMap(chain => chainOf(chain).rbac),
     chains: records(at(internal, 'filterChains')).map(chainOf),
     timeouts: new Map(CDS.map(cluster => [text(cluster['name']) ?? '', text(cluster['connectTimeout']) ?? ''])),
   };

@@ -60,7 +60,7 @@ function* inZtunnel(asked: Asked, found: readonly Report[]): Iterable<Answered> 
 /** A name that istiod gives to a rule of a policy, in an RBAC filter of whatever action. */
 const ruleOf = ({ namespace, name }: ObjectRef) => `ns[${namespace}]-policy[${name}]-rule[`;
 
-function rulesIn(chain: Chain, policy: ObjectRef): readonly (readonly [string, unknown])[] {
+function rulesIn(chain: Pick<Chain, 'rbac'>, policy: ObjectRef): readonly (readonly [string, unknown])[] {
   return chain.rbac.flatMap(({ policies }) => [...policies].filter(([name]) => name.includes(ruleOf(policy))));
 }
 
@@ -83,9 +83,13 @@ function* atWaypointsBySelector(asked: Asked, found: readonly Report[]): Iterabl
       matchesLabels(labels, object.metadata.labels ?? {}),
   );
   if (picked.length === 0 || !picked.every(isWaypointPod)) return;
+  // of an ALLOW rule with HTTP attributes nothing is left in front of a waypoint
+  const rules = records(at(asked.object, 'spec', 'rules')).map(written);
+  if (policy.action === 'ALLOW' && rules.length > 0 && rules.every(({ http }) => http)) return;
   const applied = picked.some(pod => {
     const waypoint = seen.waypoints.get(`${policy.namespace}/${pod.metadata.labels?.[GATEWAY_NAME]}`);
-    return waypoint?.chains.some(chain => rulesIn(chain, policy).length > 0) === true;
+    if (waypoint === undefined) return false;
+    return [{ rbac: waypoint.outer }, ...waypoint.chains].some(one => rulesIn(one, policy).length > 0);
   });
   const refuted = found.some(({ finding }) => NOWHERE.includes(finding) || finding === 'ignored-by-revision');
   yield ['at a waypoint by selector', String(!refuted && ownersOf(mesh, policy).length > 0), String(applied)];

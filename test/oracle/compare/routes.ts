@@ -2,9 +2,10 @@
 import { at, records, text } from '../../../src/kube/json.ts';
 import { type ObjectRef, refKey } from '../../../src/kube/kind.ts';
 import { type DestinationRule, fullHost } from '../../../src/mesh/kinds/destinationrules.ts';
-import { GATEWAY, type Route } from '../../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, ROUTE_KINDS, type Route } from '../../../src/mesh/kinds/gateways.ts';
 import type { AttachedConfig, VirtualService } from '../../../src/mesh/kinds/routing.ts';
 import type { Service, ServiceEntry } from '../../../src/mesh/kinds/services.ts';
+import { isKind } from '../../../src/mesh/kinds.ts';
 import { managedAs } from '../../../src/mesh/managed.ts';
 import type { Mesh } from '../../../src/mesh/mesh.ts';
 import { hostKey } from '../../../src/mesh/references.ts';
@@ -18,6 +19,9 @@ import { type Answered, type Asked, type Comparison, hostsOf, reportsBy, storedA
 import { isCaptured } from './ztunnel.ts';
 
 type Destination = Service | ServiceEntry;
+
+/** What can make a gateway send traffic to a Service. */
+const ROUTES = [...ROUTE_KINDS, 'VirtualService.networking.istio.io'] as const;
 type Report = ReturnType<typeof reportsBy>[number];
 
 /** Findings that say that a destination's waypoint does nothing for the subject. Others speak of a part of it. */
@@ -201,9 +205,7 @@ export const destinationRule: Comparison = function* (asked) {
     const inert = about(reports, refKey(destination));
     // where it stands elsewhere a sidecar may be whom it is for, and a gateway applies it too: nothing is said then
     const near = ref.namespace === destination.namespace || inert;
-    const routed =
-      [...mesh.list('HTTPRoute.gateway.networking.k8s.io'), ...mesh.list('VirtualService.networking.istio.io')].length >
-      0;
+    const routed = ROUTES.some(kind => isKind(kind) && [...mesh.list(kind)].length > 0);
     if (near && (inert || applied || !routed)) yield ['takes effect', String(!inert), String(applied)];
   }
 };

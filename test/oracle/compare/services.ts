@@ -78,8 +78,9 @@ export const serviceEntry: Comparison = function* (asked) {
   const has = (finding: string) => found.some(one => one.finding === finding);
   const dynamic = entry.resolution === 'DYNAMIC_DNS';
   if (refused !== undefined) {
-    // of all that istiod's webhook refuses only this is a policy's
-    if (dynamic && entry.ports.length > 0) yield ['accepted', String(!has('dynamic-dns-invalid')), 'false'];
+    // of all that istiod's webhook refuses only this is a policy's, which does not speak where no istiod reads the entry
+    if (ownersOf(mesh, entry).length > 0 && dynamic && entry.ports.length > 0)
+      yield ['accepted', String(!has('dynamic-dns-invalid')), 'false'];
     return;
   }
   if (ownersOf(mesh, entry).length === 0) return;
