@@ -31,12 +31,13 @@ interface Identity {
 
 const POSITIVE = ['principals', 'namespaces', 'serviceAccounts'];
 const NEGATIVE = ['notPrincipals', 'notNamespaces', 'notServiceAccounts'];
+const EITHER = [...POSITIVE, ...NEGATIVE];
 const WHEN = new Set(['source.principal', 'source.namespace']);
 
 /** True where a rule asks who the caller is. */
 function asksIdentity(rule: AuthorizationRule): boolean {
   return (
-    (rule.from?.every(source => [...POSITIVE, ...NEGATIVE].some(key => source[key] !== undefined)) ?? false) ||
+    (rule.from?.every(source => EITHER.some(key => source[key] !== undefined)) ?? false) ||
     (rule.when?.some(({ key }) => WHEN.has(key)) ?? false)
   );
 }

@@ -269,5 +269,14 @@ export function misreadings(policy: AuthorizationPolicy, trustDomains: readonly 
 
 /** True for a rule that ztunnel reads HTTP attributes in. */
 export function hasL7(rule: AuthorizationRule): boolean {
-  return clausesOf(rule).some(parts => parts.some(part => part.l7.length > 0));
+  return (
+    rule.from?.some(source => hasSome(source, SOURCE_L7)) === true ||
+    rule.to?.some(operation => hasSome(operation, OPERATION_L7)) === true ||
+    rule.when?.some(({ key }) => !WHEN_L4.has(key)) === true
+  );
+}
+
+function hasSome(match: Match, attributes: ReadonlySet<string>): boolean {
+  for (const key in match) if (attributes.has(key)) return true;
+  return false;
 }

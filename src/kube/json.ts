@@ -4,6 +4,7 @@
 /** A JSON object of unknown content. */
 export type JsonObject = { readonly [key: string]: unknown };
 
+const NO_ITEMS: readonly never[] = Object.freeze([]);
 const NOTHING: object = Object.freeze(Object.create(null));
 
 /**
@@ -21,12 +22,13 @@ export function record(value: unknown): JsonObject | undefined {
 
 /** The value as a list; empty for everything else. */
 export function list(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
+  return Array.isArray(value) ? value : NO_ITEMS;
 }
 
 /** The JSON objects of a list, others left out. */
 export function records(value: unknown): readonly JsonObject[] {
-  return list(value).filter((item): item is JsonObject => record(item) !== undefined);
+  const items = list(value);
+  return items.length === 0 ? NO_ITEMS : items.filter((item): item is JsonObject => record(item) !== undefined);
 }
 
 /** The value as text; undefined for everything else. */
@@ -41,7 +43,8 @@ export function number(value: unknown): number | undefined {
 
 /** The texts of a list, others left out. */
 export function texts(value: unknown): readonly string[] {
-  return list(value).filter((item): item is string => typeof item === 'string');
+  const items = list(value);
+  return items.length === 0 ? NO_ITEMS : items.filter((item): item is string => typeof item === 'string');
 }
 
 /** The value at a path of own properties, undefined where the path ends early. */

@@ -325,8 +325,9 @@ function templateState({ template }: Workload): InjectionState {
 function standingPlanes(mesh: Mesh, { template }: Workload): readonly ControlPlane[] {
   const planes = mesh.fact(controlPlanes);
   let revision = template.labels[REVISION];
+  const status = template.annotations[STATUS];
   try {
-    revision = text(at(JSON.parse(template.annotations[STATUS] ?? '{}') as unknown, 'revision')) ?? revision;
+    if (status !== undefined) revision = text(at(JSON.parse(status) as unknown, 'revision')) ?? revision;
   } catch {
     // whatever stands there, the label is as good
   }

@@ -76,11 +76,16 @@ const ENDS_PROXY =
 
 const NO_PROBES: readonly never[] = Object.freeze([]);
 
+const PROBES = ['livenessProbe', 'readinessProbe', 'startupProbe'] as const;
+const WAYS = ['httpGet', 'tcpSocket', 'grpc'] as const;
+
 function probesOf(value: unknown): readonly (number | string)[] {
   let found: (number | string)[] | undefined;
-  for (const probe of ['livenessProbe', 'readinessProbe', 'startupProbe']) {
-    for (const way of ['httpGet', 'tcpSocket', 'grpc']) {
-      const port = at(value, probe, way, 'port');
+  for (const name of PROBES) {
+    const probe = at(value, name);
+    if (probe === undefined) continue;
+    for (const way of WAYS) {
+      const port = at(probe, way, 'port');
       const known = number(port) ?? text(port);
       if (known === undefined || found?.includes(known)) continue;
       found ??= [];
@@ -90,12 +95,26 @@ function probesOf(value: unknown): readonly (number | string)[] {
   return found ?? NO_PROBES;
 }
 
+// scuttle is told by its environment where it is the image's entrypoint
+const SCUTTLED = /^(?:ISTIO_QUIT_API|SCUTTLE_|ENVOY_ADMIN_API)/;
+
+function isScuttled(environment: readonly unknown[]): boolean {
+  for (const variable of environment) {
+    const name = text(at(variable, 'name'));
+    if (name !== undefined && SCUTTLED.test(name)) return true;
+  }
+  return false;
+}
+
 function container(value: unknown, component: MeshComponent): Container {
-  const command = [...texts(at(value, 'command')), ...texts(at(value, 'args'))];
+  const written = texts(at(value, 'command'));
+  const args = texts(at(value, 'args'));
+  const command = args.length === 0 ? written : [...written, ...args];
   const restartPolicy = text(at(value, 'restartPolicy'));
+  const environment = list(at(value, 'env'));
   const env = emptyRecord<string>();
   if (component !== undefined) {
-    for (const variable of records(at(value, 'env'))) {
+    for (const variable of records(environment)) {
       const name = text(variable['name']);
       if (name !== undefined) env[name] = text(variable['value']) ?? '';
     }
@@ -110,16 +129,11 @@ function container(value: unknown, component: MeshComponent): Container {
     }),
     probes: probesOf(value),
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
-    // scuttle is told by its environment where it is the image's entrypoint
-    endsProxy:
-      ENDS_PROXY.test(command.join(' ')) ||
-      records(at(value, 'env')).some(variable =>
-        /^(?:ISTIO_QUIT_API|SCUTTLE_|ENVOY_ADMIN_API)/.test(text(variable['name']) ?? ''),
-      ),
+    endsProxy: (command.length > 0 && ENDS_PROXY.test(command.join(' '))) || isScuttled(environment),
     hasCommand: command.length > 0,
     router: command.includes('proxy') && command.includes('router'),
     env: component === undefined ? NO_STRINGS : env,
-    args: component === undefined ? [] : texts(at(value, 'args')),
+    args: component === undefined ? [] : args,
   };
 }
 
