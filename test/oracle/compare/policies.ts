@@ -150,7 +150,9 @@ function* atTarget(
     .find(one => one !== undefined);
   if (entry !== undefined && text(at(entry, 'name')) !== target.name) return;
   // what the waypoint builds nothing for is unreachable altogether, which service-entry says
-  const object = target.kind === 'Service' ? undefined : mesh.object(target);
+  const object =
+    target.kind === 'Service' ? undefined : mesh.get('ServiceEntry.networking.istio.io', target.namespace, target.name);
+  if (object?.ports.length === 0) return;
   if (object !== undefined && reportsBy(mesh, 'service-entry', object).some(one => UNBUILT.includes(one.finding)))
     return;
   yield [name, said, enforcedAt(asked, policy, target) ? 'enforced' : 'nowhere'];
