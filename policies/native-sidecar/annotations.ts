@@ -41,11 +41,17 @@ const boolean: Wish = value => (parseBool(value) === undefined ? 'true or false'
 const mode: Wish = value => (['REDIRECT', 'TPROXY', 'NONE'].includes(value) ? undefined : 'REDIRECT, TPROXY or NONE');
 
 /** apimachinery's resource.ParseQuantity. */
+/** Longer than any quantity or duration that means something: what is written there is the user's, and a pattern takes its time. */
+const LONGEST = 64;
+
 const quantity: Wish = value =>
-  /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?$/.test(value) ? undefined : 'a quantity';
+  value.length <= LONGEST && /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?$/.test(value)
+    ? undefined
+    : 'a quantity';
 
 /** Go's time.ParseDuration. */
-const isDuration = (value: string) => /^[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.test(value);
+const isDuration = (value: string) =>
+  value.length <= LONGEST && /^[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.test(value);
 
 const TEXTS = ['discoveryAddress', 'statsdUdpAddress', 'customConfigFile', 'meshId', 'serviceCluster', 'configPath'];
 const INTEGERS = ['concurrency', 'statusPort', 'proxyAdminPort', 'statNameLength'];

@@ -294,9 +294,10 @@ export const isBuiltIn = (template: string): boolean => BUILT_IN.has(template);
  * runs the proxy itself (its own image or arguments) is used alone, as a gateway's is.
  */
 export function patchesRegularOnly(template: string): boolean {
-  const said = template.replace(/\{\{-?\s*\/\*.*?\*\/\s*-?\}\}/gs, '').replace(/(^|\s)#[^\n]*/g, '$1');
+  const said = template.replace(/\{\{-?\s{0,20}\/\*.*?\*\/\s{0,20}-?\}\}/gs, '').replace(/(^|\s)#[^\n]*/g, '$1');
   if (/nativeSidecar/i.test(said)) return false;
-  if (/image:\s*["']?(?:auto\b|\{\{[^}]*ProxyImage)|-\s*["']?(?:router|sidecar)["']?\s*$/m.test(said)) return false;
+  if (/image:\s*["']?(?:auto\b|\{\{[^{}]{0,200}ProxyImage)|-\s*["']?(?:router|sidecar)["']?\s*$/m.test(said))
+    return false;
   const lists = mentions(said);
   return lists.regular && !lists.init;
 }

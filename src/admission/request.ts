@@ -53,7 +53,12 @@ export function subjectOf(request: AdmissionRequest): Subject | undefined {
   const after = request.operation === 'DELETE' || object === undefined ? undefined : glimpse(kind, namespace, object);
   const before = oldObject === undefined ? undefined : glimpse(kind, namespace, oldObject);
   const name = request.name || after?.name || before?.name || request.uid;
-  const named = (projected: Meta): Meta => (projected.name === name ? projected : { ...projected, name });
+  // the API server clears the deletionTimestamp of what is created (registry/rest BeforeCreate)
+  const terminating = (projected: Meta) => projected.terminating && request.operation !== 'CREATE';
+  const named = (projected: Meta): Meta =>
+    projected.name === name && projected.terminating === terminating(projected)
+      ? projected
+      : { ...projected, name, terminating: terminating(projected) };
   return {
     ref: { kind, namespace, name },
     ...(before === undefined ? {} : { before: named(before) }),

@@ -113,7 +113,11 @@ function asStored(manifest: Manifest, old: Manifest | undefined): Manifest {
   const { ref, object } = manifest;
   const status = old === undefined && ref.kind === GATEWAY ? { status: ADDRESS } : old?.object;
   const stored = withStatusOf(status, object);
-  return stored === object ? manifest : { ...manifest, projection: project(ref.kind, ref.namespace, stored) };
+  const projection = stored === object ? manifest.projection : project(ref.kind, ref.namespace, stored);
+  // what a file says of its deletion the API server clears
+  return projection.terminating && ref.kind !== 'Namespace'
+    ? { ...manifest, projection: Object.freeze({ ...projection, terminating: false }) }
+    : { ...manifest, projection };
 }
 
 /** The findings of manifests on a state, each with its place. */

@@ -7,7 +7,7 @@ import { WORKLOAD_KINDS, type Workload } from '../mesh/kinds/workloads.ts';
 import { isKind } from '../mesh/kinds.ts';
 import type { Change, Mesh } from '../mesh/mesh.ts';
 import { concernedBy } from './concerned.ts';
-import { actionOf, type Circumstances, compareActions, exemptionFor, inForce } from './enforce.ts';
+import { actionOf, type Circumstances, compareActions, exemptionFor, inForce, milder } from './enforce.ts';
 import {
   type Action,
   type CheckContext,
@@ -276,7 +276,7 @@ function* perform(
   object: Meta,
   request: RequestFacts | undefined,
 ): Work<boolean> {
-  const { after, before, settings, now } = run;
+  const { after, settings, now } = run;
   const check = run.begun(policy, object, after, request, run.note);
   const first = check.next();
   if (first.done === true) return true;
@@ -285,19 +285,26 @@ function* perform(
   if (present.length === 0) return true;
   const change = own ? run.writtenAs(subject) : undefined;
   let past: readonly Report[] | undefined = [];
-  const was = change !== undefined && change.before === undefined ? undefined : before.object(subject);
-  if (was !== undefined && !run.going(was, before)) {
-    const earlier = run.begun(policy, was, before, undefined, unnoted);
+  const was = change !== undefined && change.before === undefined ? undefined : run.before.object(subject);
+  if (was !== undefined && !run.going(was, run.before)) {
+    const earlier = run.begun(policy, was, run.before, undefined, unnoted);
     past = yield* reportsOf(run, policy, earlier, earlier.next());
     if (past === undefined) return false;
   }
-  const known = new Set(past.map(report => identityOf(policy.id, subject, report)));
+  // each as strong as it was: a dry run that is enforced now, or a guess that is known now, is news
+  const known = new Map<string, Action>();
+  for (const report of past) {
+    const identity = identityOf(policy.id, subject, report);
+    const strongest = known.get(identity);
+    const as = strength(policy, report);
+    if (strongest === undefined || compareActions(as, strongest) > 0) known.set(identity, as);
+  }
   const current = new Set(present.map(report => identityOf(policy.id, subject, report)));
   const seen = new Set<string>();
   for (const { lost, ...shown } of present) {
     let report: Report = shown;
     let identity = identityOf(policy.id, subject, report);
-    if (!own && lost !== undefined && !known.has(identity) && lost.held(before)) {
+    if (!own && lost !== undefined && !known.has(identity) && lost.held(run.before)) {
       report = lost.instead;
       identity = identityOf(policy.id, subject, report);
     }
@@ -305,7 +312,8 @@ function* perform(
     seen.add(identity);
     let action = actionOf(policy, report, subject, settings, { ...run.circumstances, elsewhere: !own });
     if (action === 'off') continue;
-    let old = known.has(identity);
+    const before = known.get(identity);
+    let old = before !== undefined && compareActions(before, strength(policy, report)) >= 0;
     if (!old && past.length > 0) {
       // progress: it takes the place of a finding about the same reference that was as strong and is gone
       const about = report.about ?? report.key;
@@ -334,11 +342,13 @@ function* perform(
       standing: old ? 'old' : 'new',
       ...(exempt ? { exemption } : {}),
     });
+    // enough to make the point, where the point is a refusal: what only warns must not hide one
+    if (own || action !== 'deny') continue;
     const kind = `${policy.id}/${report.finding}`;
     run.examples ??= new Map();
     const times = (run.examples.get(kind) ?? 0) + 1;
     run.examples.set(kind, times);
-    if (!own && times >= EXAMPLES) return false;
+    if (times >= EXAMPLES) return false;
   }
   return true;
 }
@@ -403,7 +413,8 @@ async function rest(work: Work<void>, first: Promise<boolean>, time: Clock): Pro
 }
 
 function strength(policy: Policy, report: Report): Action {
-  return report.action ?? policy.findings[report.finding]?.action ?? 'warn';
+  const action = report.action ?? policy.findings[report.finding]?.action ?? 'warn';
+  return report.certain === false ? milder(action, 'warn') : action;
 }
 
 /** What can deny is looked at first: the time may not suffice for all. */

@@ -222,3 +222,40 @@ test('a finding that the table lacks is a defect of the policy, said aloud', asy
   // a finding that is in no table is seen nowhere
   expect(told(await ask([namespace()], { after: service('a') }, { policies: [broken] }))).toEqual([]);
 });
+
+test('what only warns does not hide what denies, however much of it there is', async () => {
+  const promised = Array.from({ length: 40 }, (_, index) => service(`a${index}`, { owner: 'soon' }));
+  const before = namespace({ owner: 'me' });
+  const stored = [before, ...promised, service('z')];
+  const policy = ownedServices();
+  // the warnings are news too: their owner was promised by this change
+  const fresh: Policy = {
+    ...policy,
+    *check(subject, context) {
+      if (context.mesh.get('Namespace', '', 'shop')?.labels['owner'] === undefined)
+        yield* policy.check(subject, context);
+    },
+    affected: (change, context) => policy.affected(change, context),
+  };
+  const answer = await ask(stored, { before, after: namespace() }, { policies: [fresh] });
+  expect(told(answer).filter(line => line.includes('deny'))).toEqual(['z unowned deny new']);
+  expect(answer.unfinished).toBe(false);
+});
+
+test('a finding that was weaker before is new: a dry run that is enforced now, a guess that is known now', async () => {
+  const certain = ownedServices();
+  const guess = ownedServices({ certain: false });
+  const policy: Policy = {
+    ...certain,
+    *check(subject, context) {
+      yield* (subject.labels['dry'] === undefined ? certain : guess).check(subject, context);
+    },
+  };
+  const policies = { policies: [policy] };
+  expect(
+    told(await ask([namespace()], { before: service('a', { dry: 'yes' }), after: service('a') }, policies)),
+  ).toEqual(['a unowned deny new']);
+  expect(told(await ask([namespace()], { before: service('a'), after: service('a', { x: 'y' }) }, policies))).toEqual([
+    'a unowned warn old',
+  ]);
+});

@@ -92,13 +92,15 @@ function* filesOf(path: string, seen: Set<string>): Generator<string> {
     if (entry.name.startsWith('.') || entry.name === 'node_modules') continue;
     const inner = join(path, entry.name);
     let directory = entry.isDirectory();
+    let regular = entry.isFile();
     if (entry.isSymbolicLink()) {
       const target = statSync(inner, { throwIfNoEntry: false });
       if (target === undefined) continue;
       directory = target.isDirectory();
+      regular = target.isFile();
     }
     if (directory) yield* filesOf(inner, seen);
-    else if (READABLE.test(entry.name)) yield inner;
+    else if (regular && READABLE.test(entry.name)) yield inner; // a pipe would be waited for without end
   }
 }
 
