@@ -105,7 +105,10 @@ test('principals that no identity has', () => {
   const spiffe = 'spiffe://cluster.local/ns/a/sa/b';
   expect(found('DENY', from({ principals: [spiffe] }))).toBe('deny-rule-never-matches principals spiffe');
   expect(found('ALLOW', from({ principals: [spiffe] }))).toBe('allow-rule-dropped principals spiffe');
-  expect(found('DENY', from({ principals: [spiffe, 'cluster.local/ns/a/sa/b'] }))).toBe('');
+  // one of them beside others is the same mistake for that caller
+  const mixed = from({ principals: [spiffe, 'cluster.local/ns/a/sa/c'] });
+  expect(found('DENY', mixed)).toBe('deny-rule-never-matches principals spiffe');
+  expect(found('ALLOW', mixed)).toBe('allow-rule-dropped principals spiffe');
   const local = from({ principals: ['cluster.local/ns/a/sa/b'] });
   expect(found('DENY', local, ['prod.test'])).toBe('deny-rule-never-matches principals cluster.local');
   expect(found('DENY', local, ['prod.test', 'cluster.local'])).toBe('');

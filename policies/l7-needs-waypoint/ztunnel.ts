@@ -129,6 +129,34 @@ function nobodysRule(
   return { finding, attributes: 'principals cluster.local', effect, path, action: 'warn' };
 }
 
+/** Callers that are written with spiffe:// beside others that are not: those are nobody for ztunnel, the rest of the rule holds. */
+function someSpiffe(rule: AuthorizationRule, action: 'ALLOW' | 'DENY', path: string): readonly Misreading[] {
+  const written = [
+    ...(rule.from ?? []).flatMap(source => source['principals'] ?? []),
+    ...(rule.when ?? []).filter(({ key }) => key === 'source.principal').flatMap(({ values }) => values),
+  ].find(principal => principal.startsWith('spiffe://'));
+  if (written === undefined) return [];
+  const attributes = 'principals spiffe';
+  return action === 'DENY'
+    ? [
+        {
+          finding: 'deny-rule-never-matches',
+          attributes,
+          effect: `${written} matches nobody in ztunnel: this DENY rule does not refuse it`,
+          path,
+        },
+      ]
+    : [
+        {
+          finding: 'allow-rule-dropped',
+          attributes,
+          effect: `${written} matches nobody in ztunnel: this ALLOW rule does not let it in`,
+          action: 'warn',
+          path,
+        },
+      ];
+}
+
 function denyRule(rule: AuthorizationRule, index: number, domains: readonly string[]): readonly Misreading[] {
   const clauses = clausesOf(rule);
   const nobody = nobodysRule(clauses, 'DENY', `/spec/rules/${index}`, domains);
@@ -171,7 +199,7 @@ function denyRule(rule: AuthorizationRule, index: number, domains: readonly stri
       });
     }
   }
-  return [...found, ...trustDomains(clauses, 'DENY', path)];
+  return [...someSpiffe(rule, 'DENY', path), ...found, ...trustDomains(clauses, 'DENY', path)];
 }
 
 function allowRule(
@@ -185,7 +213,7 @@ function allowRule(
   const path = `/spec/rules/${index}`;
   const nobody = nobodysRule(clauses, 'ALLOW', path, domains);
   if (nobody !== undefined) return [nobody];
-  if (l7.length === 0) return trustDomains(clauses, 'ALLOW', path);
+  if (l7.length === 0) return [...someSpiffe(rule, 'ALLOW', path), ...trustDomains(clauses, 'ALLOW', path)];
   const consequence = noneLeft ? 'no rule is left, so it lets nothing in' : 'what only it allows is refused';
   return [
     {
