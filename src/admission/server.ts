@@ -48,6 +48,9 @@ export interface ServerOptions extends Answering {
   readonly patience?: Partial<Patience>;
 }
 
+/** Characters from which bodies are judged one after the other. */
+const LARGE = 1024 * 1024;
+
 /** What both listeners know of the process. */
 interface Lifecycle {
   draining: boolean;
@@ -140,9 +143,18 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
       if (body === undefined) throw refusal('WW_CONTENT_TYPE');
       const { text, arrived } = body;
       const deadline = deadlineOf(arrived, request.query as Budget);
-      const response = answer(options, webhook, { text, arrived, deadline });
+      const arrival = { text, arrived, deadline };
+      const response =
+        text.length > LARGE ? oneByOne(() => answer(options, webhook, arrival)) : answer(options, webhook, arrival);
       return typeof response === 'string' ? ready(reply, response) : response.then(later => ready(reply, later));
     };
+  // parsed, a large body is many times its size: several at once would not fit into the memory of a pod
+  let last: Promise<unknown> = Promise.resolve();
+  function oneByOne(work: () => string | Promise<string>): Promise<string> {
+    const mine = last.then(work);
+    last = mine.catch(() => {});
+    return mine;
+  }
   function ready(reply: FastifyReply, response: string): string {
     if (lifecycle.draining) reply.header('connection', 'close');
     reply.header('content-type', 'application/json; charset=utf-8');
