@@ -129,6 +129,7 @@ export function caseMeshes(folder: string, istio: string): readonly CaseMesh[] {
           ...kept.map(one => (one === input ? subject : sent(one, renamed))),
         ],
         alone: false,
+        ...(subject.kind === 'ServiceEntry' ? { younger: `${subject.kind} ${subject.metadata.name}` } : {}),
       },
       input: `${subject.kind} ${subject.metadata.namespace ?? ''}/${subject.metadata.name}`,
     });

@@ -1,5 +1,6 @@
 // Our model of Istio against the real istiod, over random meshes and over the shared cases.
-// usage: npm run oracle -- [--meshes 100] [--seed 1] [--istio 1.31] [--settings NAME] [--batch 30] [--cases [FOLDER]] [--no-shrink]
+// usage: npm run oracle -- [--meshes 100] [--seed 1] [--istio 1.31] [--settings NAME] [--batch 30] [--no-shrink]
+//        npm run oracle -- --cases --meshes 0 [--folder ../shared/cases] [--istio 1.31] [--settings NAME]
 import { parseArgs } from 'node:util';
 import { stringify } from 'yaml';
 import type { IstioMinor } from '../harness/binaries.ts';
@@ -139,6 +140,7 @@ try {
   await cluster.stop();
 }
 for (const [answer, times] of [...answers].sort()) console.log(`${String(times).padStart(7)}  ${answer}`);
-console.log(`${asked} questions, Istio ${ISTIO}, seeds ${SEED} to ${SEED + MESHES - 1}`);
+const seeds = MESHES === 0 ? 'cases' : `seeds ${SEED} to ${SEED + MESHES - 1}`;
+console.log(`${asked} questions, Istio ${ISTIO}, ${seeds}`);
 console.log(`${tried} meshes, ${differing} differences`);
 process.exitCode = differing > 0 ? 1 : 0;

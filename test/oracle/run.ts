@@ -115,9 +115,6 @@ function judged(
   return { situation: one, asked: answers.length, answers, differences, about, refused };
 }
 
-/** The second of two objects of which the older counts. */
-const isYounger = ({ kind, metadata }: Manifest) => kind === 'ServiceEntry' && metadata.name === 'twin';
-
 /** A difference has to last: istiod is looked at again after so many quiet milliseconds. */
 const AGAIN = [4_000, 10_000];
 
@@ -137,8 +134,10 @@ export async function run(
   );
   const send = (some: Manifest[]) => sendObjects(cluster.api, some, { how: 'create', parallel: 12 });
   // times are in whole seconds, and of two of one age istiod takes either
-  const young = objects.filter(isYounger);
-  const sent = await send([...objects.filter(object => !isYounger(object)), ...accounts]);
+  const young = situations.flatMap(one =>
+    one.objects.filter(({ kind, metadata }) => `${kind} ${metadata.name}` === one.younger),
+  );
+  const sent = await send([...objects.filter(object => !young.includes(object)), ...accounts]);
   if (young.length > 0) {
     await sleep(1_100);
     sent.push(...(await send(young)));

@@ -18,6 +18,8 @@ export interface Situation {
   readonly objects: readonly Manifest[];
   /** True where it has objects that concern every mesh of a cluster, so that it must be there by itself. */
   readonly alone: boolean;
+  /** `Kind name` of the object that comes a second after all others: of two of one age istiod takes either. */
+  readonly younger?: string;
 }
 
 const KINDS = [
@@ -51,7 +53,7 @@ export function situation(seed: number, istio: string): Situation {
   }
   const alone = random.chance(0.03);
   if (alone) objects.push(rootPolicy(mood, `${prefix}-root`));
-  return { title: `seed ${seed}`, prefix, objects, alone };
+  return { title: `seed ${seed}`, prefix, objects, alone, younger: 'ServiceEntry twin' };
 }
 
 /** The same mesh under another prefix. */

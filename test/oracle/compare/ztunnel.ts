@@ -72,21 +72,44 @@ function* denied(clauses: readonly (readonly Alternative[])[]): Iterable<string>
   }
 }
 
-/** The groups that istiod sent and the rules that they came from. Rules of an ALLOW policy may be gone: the others keep their order. */
+/** What ztunnel calls the attributes of a policy that it knows under another name; conditions are told by their number alone. */
+const CALLED: Readonly<Record<string, string>> = {
+  ports: 'destinationPorts',
+  notPorts: 'notDestinationPorts',
+  ipBlocks: 'sourceIps',
+  notIpBlocks: 'notSourceIps',
+};
+const isCondition = (attribute: string) => attribute === 'values' || attribute === 'notValues';
+
+/** True where a group that was sent is what a rule comes to, of which nothing but trust domains was left out. */
+function isOf(group: unknown, rule: unknown): boolean {
+  const written = writtenClauses(rule);
+  const kept = records(at(group, 'rules')).map(one => records(at(one, 'matches')).map(attributes));
+  return (
+    kept.length === written.length &&
+    kept.every((clause, index) => {
+      const wanted = written[index] ?? [];
+      return (
+        clause.length === wanted.length &&
+        clause.every((names, position) => {
+          const own = (wanted[position] ?? []).filter(one => !isTrust(one));
+          if (own.length !== names.length) return false;
+          return own.every(isCondition) || own.every(one => names.includes(CALLED[one] ?? one));
+        })
+      );
+    })
+  );
+}
+
+/** The groups that istiod sent and the rules that they came from. Rules of an ALLOW policy may be gone: the others are whole and keep their order. */
 function* pairs(groups: readonly unknown[], rules: readonly unknown[], denies: boolean) {
   if (denies || groups.length === rules.length) {
     for (const [index, group] of groups.entries()) yield [group, rules[index]] as const;
     return;
   }
-  const shape = (group: unknown) =>
-    JSON.stringify(records(at(group, 'rules')).map(one => records(at(one, 'matches')).length));
   let next = 0;
   for (const group of groups) {
-    while (
-      next < rules.length &&
-      JSON.stringify(writtenClauses(rules[next]).map(clause => clause.length)) !== shape(group)
-    )
-      next += 1;
+    while (next < rules.length && !isOf(group, rules[next])) next += 1;
     yield [group, rules[next]] as const;
     next += 1;
   }
