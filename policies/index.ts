@@ -39,3 +39,6 @@ export const policies: readonly Policy[] = [
   waypointAvailability,
   waypointBinding,
 ];
+
+// what `check --values` makes of the values of Istio's charts
+export { CHART_NAMES, VALUES_PATH, valuesManifest } from './control-plane-settings/values.ts';

@@ -1,7 +1,6 @@
 // `waywarden check`: a set of manifests judged together. What one of them brings, another may rely on.
 
-import { CHART_NAMES, VALUES_PATH, valuesManifest } from '../../policies/control-plane-settings/values.ts';
-import { policies } from '../../policies/index.ts';
+import { CHART_NAMES, policies, VALUES_PATH, valuesManifest } from '../../policies/index.ts';
 import { earlierVersions, withStatusOf } from '../admission/request.ts';
 import type { Config } from '../config/default.ts';
 import { difference, type Finding } from '../engine/difference.ts';
