@@ -2,9 +2,8 @@
 import { policies } from '../../../policies/index.ts';
 import type { Policy, Report } from '../../../src/engine/policy.ts';
 import { PAUSE } from '../../../src/engine/policy.ts';
-import { at, list, record, text } from '../../../src/kube/json.ts';
+import { record } from '../../../src/kube/json.ts';
 import type { ObjectRef } from '../../../src/kube/kind.ts';
-import { refKey } from '../../../src/kube/kind.ts';
 import type { Meta } from '../../../src/mesh/kinds/meta.ts';
 import type { Mesh } from '../../../src/mesh/mesh.ts';
 import type { Manifest } from '../../harness/objects.ts';
@@ -46,11 +45,6 @@ export function storedAs({ seen, object, ref }: Asked): Manifest | undefined {
   return seen.stored.get(`${object.kind}/${ref.namespace}/${ref.name}`);
 }
 
-/** True for an object that istiod passes over for its revision, or because it does not watch its namespace. */
-export function isForeign(mesh: Mesh, subject: Meta, owners: number): boolean {
-  return owners === 0 || mesh.get('Namespace', '', subject.namespace) === undefined;
-}
-
 /** The hosts of ambientz under which a target is known: of a Service one, of a ServiceEntry all of its. */
 export function hostsOf(mesh: Mesh, target: ObjectRef): readonly string[] {
   if (target.kind === 'Service') return [`${target.name}.${target.namespace}.svc.cluster.local`];
@@ -68,7 +62,3 @@ export function attributes(value: unknown): readonly string[] {
     .filter(([, entry]) => Array.isArray(entry) && entry.length > 0)
     .map(([key]) => key);
 }
-
-export const words = (value: unknown): readonly string[] => list(value).flatMap(one => text(one) ?? []);
-
-export { at, refKey };

@@ -1,6 +1,6 @@
 // What becomes of a policy without targets in ztunnel, in the words of our findings: read off the policy that ztunnel receives, by ztunnel's
 // own rules for empty matches (src/rbac.rs).
-import { at, record, records, text } from '../../../src/kube/json.ts';
+import { at, records, text } from '../../../src/kube/json.ts';
 import type { AuthorizationPolicy } from '../../../src/mesh/kinds/security.ts';
 import type { Manifest } from '../../harness/objects.ts';
 import type { Observation } from '../observe.ts';
@@ -159,5 +159,3 @@ export function ztunnelSays(
   }
   return said.size === 0 ? 'as written' : [...said].sort().join(' ');
 }
-
-export { record };
