@@ -80,7 +80,7 @@ function* onValue(
   where: 'labels' | 'annotations',
   { mesh }: CheckContext<unknown>,
 ): Iterable<Report<Id>> {
-  const at = pointer(...path, where, row.key);
+  const at = () => pointer(...path, where, row.key);
   if (where === 'labels' && !isLabelValue(value)) {
     yield {
       finding: 'unknown-value',
@@ -92,7 +92,7 @@ function* onValue(
           : 'use at most 63 letters, digits, dots, dashes and underscores',
       evidence: [],
       action: 'deny',
-      path: at,
+      path: at(),
     };
     return;
   }
@@ -104,7 +104,7 @@ function* onValue(
     fix: `set ${row.key} to ${legalOf(row)}, or remove it`,
     evidence: [],
     action: strengthOf(subject, row, mesh),
-    path: at,
+    path: at(),
   };
 }
 

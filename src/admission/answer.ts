@@ -23,6 +23,8 @@ export interface Answering {
 export interface Arrival {
   /** The body, as JSON text. */
   readonly text: string;
+  /** All of the body, where nothing but the managedFields of what is created was left out of `text`. */
+  readonly whole?: (() => string) | undefined;
   /** `performance.now()` when the headers were there. */
   readonly arrived: number;
   /** `performance.now()` by which to answer. */
@@ -72,7 +74,8 @@ const NOT_JUDGED = 'waywarden: this could not be judged because of an internal e
  */
 export function answer(answering: Answering, webhook: Webhook, arrival: Arrival): string | Promise<string> {
   const { guard: current, logs, metrics, observe } = answering;
-  const request = requestOf(arrival.text);
+  const read = requestOf(arrival.text);
+  const request = arrival.whole === undefined || read.operation === 'CREATE' ? read : requestOf(arrival.whole());
   const failed = (error: unknown): string => {
     logs.logger.error({ uid: clipped(request.uid), err: error }, 'a review could not be judged');
     return `${HEAD}${JSON.stringify(request.uid)},"allowed":true,"warnings":["${NOT_JUDGED}"]}}`;

@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { clock } from './deadline.ts';
 import { refusal } from './errors.ts';
+import { withoutManagedFields } from './unread.ts';
 
 export interface BodyOptions {
   /** Bytes. An object and its predecessor may have 3 MiB each (facts/admission.md §4.3). */
@@ -13,7 +14,10 @@ export interface BodyOptions {
 
 /** What the routes get as `request.body`. */
 export interface Body {
+  /** Without what nobody reads, where `whole` is there. */
   readonly text: string;
+  /** All of it, for who finds that something of it is read after all (see unread.ts). */
+  readonly whole?: () => string;
   /** `performance.now()` when the headers were there. */
   readonly arrived: number;
 }
@@ -80,8 +84,10 @@ export function readBodies(app: FastifyInstance, { limit, patience }: BodyOption
     payload.on('end', () => {
       if (!ended()) return;
       const [first] = chunks;
-      const text = (chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks, size)).toString('utf8');
-      done(null, { text, arrived });
+      const bytes = chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks, size);
+      const shorter = withoutManagedFields(bytes);
+      if (shorter === undefined) done(null, { text: bytes.toString('utf8'), arrived });
+      else done(null, { text: shorter, whole: () => bytes.toString('utf8'), arrived });
     });
   }
 

@@ -141,9 +141,9 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
       const body = request.body as Body | undefined;
       if (lifecycle.draining) reply.header('connection', 'close');
       if (body === undefined) throw refusal('WW_CONTENT_TYPE');
-      const { text, arrived } = body;
+      const { text, whole, arrived } = body;
       const deadline = deadlineOf(arrived, request.query as Budget);
-      const arrival = { text, arrived, deadline };
+      const arrival = { text, whole, arrived, deadline };
       const response =
         text.length > LARGE ? oneByOne(() => answer(options, webhook, arrival)) : answer(options, webhook, arrival);
       return typeof response === 'string' ? ready(reply, response) : response.then(later => ready(reply, later));

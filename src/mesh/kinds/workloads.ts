@@ -17,10 +17,8 @@ export interface Container {
   readonly probes: readonly (number | string)[];
   /** `restartPolicy` of a container: 'Always' under initContainers makes a native sidecar. */
   readonly restartPolicy?: string;
-  /** True where the command, the arguments or scuttle's environment end the proxy (`/quitquitquit`, `pkill pilot-agent`). */
+  /** True where the command, the arguments or scuttle's environment end the proxy (`/quitquitquit`, `pkill pilot-agent`): of Jobs only. */
   readonly endsProxy: boolean;
-  /** True where the container has a command or arguments of its own. */
-  readonly hasCommand: boolean;
   /** True where its arguments run Istio's proxy as a gateway (`proxy router`). */
   readonly router: boolean;
   /** Environment by name; kept for Istio's own components only. */
@@ -106,33 +104,44 @@ function isScuttled(environment: readonly unknown[]): boolean {
   return false;
 }
 
-function container(value: unknown, component: MeshComponent): Container {
+const NO_PORTS: Container['ports'] = Object.freeze([]);
+
+function portsOf(values: readonly unknown[]): Container['ports'] {
+  if (values.length === 0) return NO_PORTS;
+  const ports: Container['ports'][number][] = [];
+  for (const value of values) {
+    const port = record(value);
+    const containerPort = number(port?.['containerPort']);
+    if (port === undefined || containerPort === undefined) continue;
+    ports.push({ name: text(port['name']) ?? '', number: containerPort, protocol: text(port['protocol']) ?? 'TCP' });
+  }
+  return ports;
+}
+
+function environmentOf(variables: readonly unknown[]): StringMap {
+  const env = emptyRecord<string>();
+  for (const variable of records(variables)) {
+    const name = text(variable['name']);
+    if (name !== undefined) env[name] = text(variable['value']) ?? '';
+  }
+  return env;
+}
+
+function container(value: unknown, component: MeshComponent, job: boolean): Container {
   const written = texts(at(value, 'command'));
   const args = texts(at(value, 'args'));
   const command = args.length === 0 ? written : [...written, ...args];
   const restartPolicy = text(at(value, 'restartPolicy'));
   const environment = list(at(value, 'env'));
-  const env = emptyRecord<string>();
-  if (component !== undefined) {
-    for (const variable of records(environment)) {
-      const name = text(variable['name']);
-      if (name !== undefined) env[name] = text(variable['value']) ?? '';
-    }
-  }
   return {
     name: text(at(value, 'name')) ?? '',
     image: text(at(value, 'image')) ?? '',
-    ports: records(at(value, 'ports')).flatMap(port => {
-      const containerPort = number(port['containerPort']);
-      if (containerPort === undefined) return [];
-      return [{ name: text(port['name']) ?? '', number: containerPort, protocol: text(port['protocol']) ?? 'TCP' }];
-    }),
+    ports: portsOf(list(at(value, 'ports'))),
     probes: probesOf(value),
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
-    endsProxy: (command.length > 0 && ENDS_PROXY.test(command.join(' '))) || isScuttled(environment),
-    hasCommand: command.length > 0,
-    router: command.includes('proxy') && command.includes('router'),
-    env: component === undefined ? NO_STRINGS : env,
+    endsProxy: job && (ENDS_PROXY.test(command.join(' ')) || isScuttled(environment)),
+    router: command.includes('router') && command.includes('proxy'),
+    env: component === undefined ? NO_STRINGS : environmentOf(environment),
     args: component === undefined ? [] : args,
   };
 }
@@ -165,6 +174,7 @@ export function workload(kind: GroupKind, namespace: string, object: unknown): W
   const spec = record(at(template, 'spec'));
   const labels = kind === 'Pod' ? meta.labels : labelsOf(at(template, 'metadata'));
   const component = componentOf(meta.labels, labels);
+  const job = kind === 'Job.batch' || kind === 'CronJob.batch';
   const owner = ownerOf(object);
   const replicas = number(at(object, 'spec', 'replicas'));
   const nodeName = text(spec?.['nodeName']);
@@ -181,8 +191,8 @@ export function workload(kind: GroupKind, namespace: string, object: unknown): W
         record(at(spec, 'affinity', 'nodeAffinity', 'requiredDuringSchedulingIgnoredDuringExecution')) !== undefined,
       serviceAccount: text(spec?.['serviceAccountName']) ?? text(spec?.['serviceAccount']) ?? 'default',
       ...(restartPolicy === undefined ? {} : { restartPolicy }),
-      containers: list(spec?.['containers']).map(item => container(item, component)),
-      initContainers: list(spec?.['initContainers']).map(item => container(item, component)),
+      containers: list(spec?.['containers']).map(item => container(item, component, job)),
+      initContainers: list(spec?.['initContainers']).map(item => container(item, component, job)),
     },
     component,
     ...(replicas === undefined ? {} : { replicas }),
