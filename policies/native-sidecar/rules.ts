@@ -167,7 +167,10 @@ function namesOf(variables: readonly JsonObject[], known: Named = new Map()): Na
 }
 
 function kyvernoRules(spec: unknown): readonly Rule[] {
-  const judgesInit = saysInit(at(spec, 'rules'));
+  // pod security judges containers of every kind
+  const judgesInit =
+    saysInit(at(spec, 'rules')) ||
+    records(at(spec, 'rules')).some(rule => at(rule, 'validate', 'podSecurity') !== undefined);
   return list(at(spec, 'rules')).map((rule, index) => {
     // match and exclude pick objects by kind, name and label; what a rule generates is no pod that is admitted
     const { match: _match, exclude: _exclude, generate: _generate, name: _name, ...rest } = record(rule) ?? {};
