@@ -14,6 +14,7 @@ import type { Workload } from '../mesh/kinds/workloads.ts';
 import type { Change } from '../mesh/mesh.ts';
 import { type Base, overlay } from '../mesh/overlay.ts';
 import { rootNamespaces } from '../mesh/releases.ts';
+import { creationOf, isKnownClean, rememberClean } from './clean.ts';
 import { confirmed, type Evidence } from './confirm.ts';
 import { type AdmissionRequest, earlierVersions, type Subject, subjectOf } from './request.ts';
 
@@ -209,6 +210,8 @@ function verdictOn(
   deadline: number | undefined,
   now: number,
 ): Judged | Promise<Judged> {
+  const creation = creationOf(guard, request, subject, stage);
+  if (creation !== undefined && isKnownClean(guard, creation)) return ALLOWED;
   const { change: changed, before, after } = change(guard, subject);
   const facts: RequestFacts = {
     operation: request.operation,
@@ -230,7 +233,10 @@ function verdictOn(
   const failed = () => oneByOne(question).then(({ answer, failures }) => told(answer, failures));
   try {
     const answer = difference(question);
-    return answer instanceof Promise ? answer.then(found => told(found, []), failed) : told(answer, []);
+    if (answer instanceof Promise) return answer.then(found => told(found, []), failed);
+    const verdict = told(answer, []);
+    if (creation !== undefined && verdict === ALLOWED) rememberClean(guard, creation);
+    return verdict;
   } catch {
     return failed();
   }

@@ -137,7 +137,7 @@ function secure(options: ServerOptions, patience: Patience) {
 function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Lifecycle): void {
   // nearly every answer is there at once: a promise for each would cost as much as routing does
   const route = (webhook: Webhook) =>
-    function review(request: FastifyRequest, reply: FastifyReply): string | Promise<string> {
+    function review(request: FastifyRequest, reply: FastifyReply): Promise<string> | undefined {
       const body = request.body as Body | undefined;
       if (lifecycle.draining) reply.header('connection', 'close');
       if (body === undefined) throw refusal('WW_CONTENT_TYPE');
@@ -146,8 +146,19 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
       const arrival = { text, whole, arrived, deadline };
       const response =
         text.length > LARGE ? oneByOne(() => answer(options, webhook, arrival)) : answer(options, webhook, arrival);
-      return typeof response === 'string' ? ready(reply, response) : response.then(later => ready(reply, later));
+      if (typeof response !== 'string') return response.then(later => ready(reply, later));
+      if (waiting.length === 0) setImmediate(sendAll);
+      waiting.push({ reply, response });
+      return undefined;
     };
+  // answers to what arrived together are written together: each write may wake up whoever waits at the other end, which costs more
+  // than half of a review
+  let waiting: { readonly reply: FastifyReply; readonly response: string }[] = [];
+  function sendAll(): void {
+    const all = waiting;
+    waiting = [];
+    for (const { reply, response } of all) reply.send(ready(reply, response));
+  }
   // parsed, a large body is many times its size: several at once would not fit into the memory of a pod
   let last: Promise<unknown> = Promise.resolve();
   function oneByOne(work: () => string | Promise<string>): Promise<string> {

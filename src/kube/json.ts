@@ -69,11 +69,15 @@ export function same(a: unknown, b: unknown): boolean {
   }
   const left = a as JsonObject;
   const right = b as JsonObject;
-  const keys = Object.keys(left).filter(key => left[key] !== undefined);
-  return (
-    keys.length === Object.keys(right).filter(key => right[key] !== undefined).length &&
-    keys.every(key => Object.hasOwn(right, key) && same(left[key], right[key]))
-  );
+  let more = 0;
+  for (const key of Object.keys(left)) {
+    const value = left[key];
+    if (value === undefined) continue;
+    if (!Object.hasOwn(right, key) || !same(value, right[key])) return false;
+    more += 1;
+  }
+  for (const key of Object.keys(right)) if (right[key] !== undefined) more -= 1;
+  return more === 0;
 }
 
 /** The value with null for what is nested deeper than so many levels: whoever walks through it by recursion has room to. */

@@ -12,7 +12,7 @@ import { readKeysOf, type Store } from './store.ts';
 const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 
 /** A Mesh that remembers what its facts read: the store, or an overlay. */
-export type Base = Mesh & Pick<Store, 'factReads'>;
+export type Base = Mesh & Pick<Store, 'factReads'> & Partial<Pick<Store, 'revision'>>;
 
 /**
  * The Mesh `base` with each change's `after` in place of its `before`. The base is not touched and may not be written to while

@@ -1,5 +1,6 @@
 // The Mesh in memory: frozen projections by kind, namespace and name, lists of workloads by label where a namespace has many, and
 // references turned around. Writers are the sources (files, a live cluster); readers see the Mesh interface.
+import { same } from '../kube/json.ts';
 import { type GroupKind, type ObjectRef, refKey } from '../kube/kind.ts';
 import { matchesLabels, type StringMap } from '../kube/labels.ts';
 import { type Few, fewFind, fewSize, fewValues, fewWith, fewWithout } from './few.ts';
@@ -19,6 +20,8 @@ export interface Store extends Mesh {
   size(kind?: GroupKind): number;
   /** What a fact read when it was computed last; undefined where it has not been. */
   factReads(fact: Fact<unknown>): ReadonlySet<string> | undefined;
+  /** Another number after every write that changed something. */
+  revision(): number;
 }
 
 export interface StoreOptions {
@@ -87,6 +90,7 @@ export function createStore(options: StoreOptions): Store {
   const labelled = new WeakMap<Few<Meta>, Labelled>();
   const facts = new Map<Fact<unknown>, { readonly value: unknown; readonly reads: Reads }>();
   const declared = options.declared ?? NOTHING_DECLARED;
+  let revision = 0;
 
   const here = (kind: GroupKind, namespace: string) => kinds.get(kind)?.get(namespace);
 
@@ -143,13 +147,19 @@ export function createStore(options: StoreOptions): Store {
   const store: Store = {
     declared,
     put(object) {
+      const known = fewFind(here(object.kind, object.namespace), nameOf, object.name);
+      // most of what a watch tells is about fields that nobody reads
+      if (known !== undefined && same(known, object)) return;
+      revision += 1;
       const before = remove(object);
       add(object);
       forget(...(before === undefined ? [object] : [before, object]));
     },
     delete(ref) {
       const before = remove(ref);
-      if (before !== undefined) forget(before);
+      if (before === undefined) return;
+      revision += 1;
+      forget(before);
     },
     size(kind) {
       let count = 0;
@@ -198,6 +208,7 @@ export function createStore(options: StoreOptions): Store {
       return value;
     },
     factReads: fact => facts.get(fact)?.reads,
+    revision: () => revision,
   };
   return store;
 }
