@@ -10,7 +10,15 @@ import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { generate } from 'selfsigned';
 import { stringify } from 'yaml';
-import { authorizationPolicy, cluster, manifests, pod2k, pod8k } from './bodies.ts';
+import {
+  authorizationPolicy,
+  authorizationPolicyVaried,
+  cluster,
+  manifests,
+  pod2k,
+  pod8k,
+  pod8kVaried,
+} from './bodies.ts';
 
 const { values } = parseArgs({
   options: {
@@ -158,7 +166,7 @@ const certificate = await generate([{ name: 'commonName', value: 'localhost' }],
 });
 writeFileSync(join(folder, 'tls.crt'), certificate.cert);
 writeFileSync(join(folder, 'tls.key'), certificate.private);
-const bodies = { pod2k, pod8k, authorizationPolicy };
+const bodies = { pod2k, pod8k, pod8kVaried, authorizationPolicy, authorizationPolicyVaried };
 for (const [name, body] of Object.entries(bodies)) writeFileSync(join(folder, `${name}.json`), body);
 
 async function waywarden(name: string, stateFile: string): Promise<Server> {
@@ -202,6 +210,10 @@ try {
     ['bare authorizationPolicy', bare, 'authorizationPolicy'],
     ['authorizationPolicy10', small, 'authorizationPolicy'],
     ['authorizationPolicy10k', large, 'authorizationPolicy'],
+    ['bare pod8kVaried', bare, 'pod8kVaried'],
+    ['pod8kVaried', small, 'pod8kVaried'],
+    ['bare authorizationPolicyVaried', bare, 'authorizationPolicyVaried'],
+    ['authorizationPolicy10kVaried', large, 'authorizationPolicyVaried'],
   ];
   const results = new Map<string, (Load & { cpu: number })[]>();
   for (const [, server, body] of runs) await load(server, join(folder, `${body}.json`), 1);
@@ -228,6 +240,9 @@ try {
     pod2k: ratio('pod2k', 'bare pod2k'),
     pod8k: ratio('pod8k', 'bare pod8k'),
     authorizationPolicy10k: ratio('authorizationPolicy10k', 'bare authorizationPolicy'),
+    // no two reviews alike, so that nothing is remembered
+    pod8kVaried: ratio('pod8kVaried', 'bare pod8kVaried'),
+    authorizationPolicy10kVaried: ratio('authorizationPolicy10kVaried', 'bare authorizationPolicyVaried'),
     flatness: ratio('authorizationPolicy10k', 'authorizationPolicy10'),
   };
   say('\nratio of CPU per review            median     spread        at most');

@@ -178,6 +178,15 @@ export const pod8k = review(
   ),
 );
 
+/** What `load.ts` replaces by a number of its own in each request, so that no two reviews are equal. */
+export const VARIED = 'v00000000';
+
+const varied = (body: Buffer): Buffer =>
+  Buffer.from(body.toString().replace('"labels":{', `"labels":{"serial":"${VARIED}",`));
+
+/** The same pod, but each another one. */
+export const pod8kVaried = varied(pod8k);
+
 /** An AuthorizationPolicy that is judged against the workloads that it selects, and that works. */
 export const authorizationPolicy = review('security.istio.io', 'v1', 'AuthorizationPolicy', 'authorizationpolicies', {
   apiVersion: 'security.istio.io/v1',
@@ -195,6 +204,9 @@ export const authorizationPolicy = review('security.istio.io', 'v1', 'Authorizat
     ],
   },
 });
+
+/** The same policy, but each another one. */
+export const authorizationPolicyVaried = varied(authorizationPolicy);
 
 const meta = (name: string, namespace: string | undefined, labels: Json = {}): Json => ({
   name,
