@@ -1,6 +1,9 @@
 // What an API server sends and nobody reads: `managedFields`, often a third of a body and more than a third of what parsing it
 // costs. It is cut out of the bytes of a CREATE before they are parsed.
 
+/** Bytes of a body below which looking costs as much as parsing. */
+const WORTH = 2048;
+
 // as the API server writes JSON, which has no spaces; anything else is parsed as it is. Inside of a string the quotes would be
 // escaped, so that these are never found there
 const CREATE = Buffer.from('"operation":"CREATE"');
@@ -35,6 +38,7 @@ function behind(body: Buffer, from: number, limit: number): number {
  * there is nothing to be cut out. The sender may have lied: whoever finds another operation in it parses the whole.
  */
 export function withoutManagedFields(body: Buffer): string | undefined {
+  if (body.length < WORTH) return undefined;
   const operation = body.indexOf(CREATE);
   if (operation < 0) return undefined;
   const found = body.indexOf(MANAGED, operation);

@@ -65,18 +65,21 @@ export function same(a: unknown, b: unknown): boolean {
     return Number.isNaN(a) && Number.isNaN(b);
   if (Array.isArray(a) !== Array.isArray(b)) return false;
   if (Array.isArray(a) && Array.isArray(b)) {
-    return a.length === b.length && a.every((item, index) => same(item, b[index]));
+    if (a.length !== b.length) return false;
+    for (let index = 0; index < a.length; index += 1) if (!same(a[index], b[index])) return false;
+    return true;
   }
   const left = a as JsonObject;
   const right = b as JsonObject;
   let more = 0;
-  for (const key of Object.keys(left)) {
+  // neither has inherited anything that could be counted
+  for (const key in left) {
     const value = left[key];
     if (value === undefined) continue;
     if (!Object.hasOwn(right, key) || !same(value, right[key])) return false;
     more += 1;
   }
-  for (const key of Object.keys(right)) if (right[key] !== undefined) more -= 1;
+  for (const key in right) if (right[key] !== undefined) more -= 1;
   return more === 0;
 }
 

@@ -19,7 +19,7 @@ export interface Logs {
 }
 
 /** Characters that are gathered before they are written: a write costs about as much as twenty lines. */
-const BATCH = 16 * 1024;
+const BATCH = 64 * 1024;
 /** No line waits longer than this (milliseconds). */
 const EVERY = 500;
 /** What may pile up where nobody reads the log; lines beyond are dropped. */
