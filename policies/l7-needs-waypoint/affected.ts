@@ -35,7 +35,8 @@ function* policiesIn(mesh: Mesh, namespaces?: ReadonlySet<string>): Named {
 }
 
 function roots({ before, after }: ChangeContext): readonly string[] {
-  return [...new Set([...before.fact(rootNamespaces), ...after.fact(rootNamespaces)])];
+  const [was, is] = [before.fact(rootNamespaces), after.fact(rootNamespaces)];
+  return was === is ? is : [...new Set([...was, ...is])];
 }
 
 /** The namespaces whose policies a waypoint applies: its own, and those of everything that names it. */
@@ -50,9 +51,13 @@ function aroundNames(mesh: Mesh, object: Meta, found: Set<string>): void {
   if (waypoint !== undefined && waypoint !== 'none') aroundGateway(mesh, waypoint, found);
 }
 
-function* ofNamespace(name: string, context: ChangeContext): Named {
+function* ofNamespace(
+  name: string,
+  context: ChangeContext,
+  meshes: readonly Mesh[] = [context.before, context.after],
+): Named {
   const namespaces = new Set([name, ...roots(context)]);
-  for (const mesh of [context.before, context.after]) {
+  for (const mesh of meshes) {
     const namespace = mesh.get('Namespace', '', name);
     if (namespace !== undefined) aroundNames(mesh, namespace, namespaces);
     for (const service of pausing(servicesIn(mesh, name))) {
@@ -211,6 +216,7 @@ export function* affected(change: Change, context: ChangeContext): Named {
     const counts = new Set(['ALLOW', 'CUSTOM']);
     if (!states.some(state => counts.has((state as AuthorizationPolicy).action))) return;
     if (roots(context).includes(ref.namespace)) yield* policiesIn(after);
-    else yield* ofNamespace(ref.namespace, context);
+    // a policy alters nothing of who serves whom: what it means to others shows in the Mesh that is to be
+    else yield* ofNamespace(ref.namespace, context, [after]);
   }
 }

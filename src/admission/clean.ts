@@ -21,7 +21,8 @@ interface Clean {
   readonly settings: Guard['settings'];
   readonly revision: number;
   readonly version: string;
-  readonly object: Meta;
+  /** Undefined where it was seen once: most reviews come once, and what is kept of them costs more than to judge them. */
+  readonly object: Meta | undefined;
   readonly until: number;
 }
 
@@ -68,6 +69,7 @@ export function isKnownClean(
     clean.policies === policies &&
     clean.settings === settings &&
     clean.version === version &&
+    clean.object !== undefined &&
     performance.now() < clean.until &&
     equal(object, clean.object)
   );
@@ -80,8 +82,18 @@ export function rememberClean({ mesh, policies, settings }: Guard, { key, revisi
     cleans = new Map();
     known.set(mesh, cleans);
   }
-  if (cleans.size >= REMEMBERED) cleans.clear();
-  cleans.set(key, { policies, settings, revision, version, object, until: performance.now() + LASTS });
+  const now = performance.now();
+  const seen = cleans.get(key);
+  const again = seen !== undefined && now < seen.until;
+  if (seen === undefined && cleans.size >= REMEMBERED) cleans.clear();
+  cleans.set(key, {
+    policies,
+    settings,
+    revision,
+    version,
+    object: again ? object : undefined,
+    until: now + LASTS,
+  });
 }
 
 /** The same projection, but for the name where that stands for nothing (both have the same key). */
