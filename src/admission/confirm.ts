@@ -17,6 +17,8 @@ export interface Evidence {
   reread(refs: readonly ObjectRef[], timeout: number): Promise<'same' | 'changed' | 'failed'>;
   /** Reads what is only read on demand (ConfigMaps) and not known yet. */
   prepare(refs: readonly ObjectRef[], timeout: number): Promise<void>;
+  /** Reads the defaults of Gateway classes anew: ConfigMaps that are found by a label alone. */
+  prepareDefaults(): Promise<void>;
 }
 
 /** Objects that are read again for one verdict. */

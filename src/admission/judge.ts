@@ -9,7 +9,7 @@ import { ALLOWED, type Verdict, verdictOf } from '../engine/verdict.ts';
 import { same } from '../kube/json.ts';
 import { type ObjectRef, refKey, spoken } from '../kube/kind.ts';
 import type { PatchOperation } from '../kube/patch.ts';
-import type { BackendTlsPolicy, Gateway } from '../mesh/kinds/gateways.ts';
+import { type BackendTlsPolicy, GATEWAY, type Gateway } from '../mesh/kinds/gateways.ts';
 import type { Workload } from '../mesh/kinds/workloads.ts';
 import type { Change } from '../mesh/mesh.ts';
 import { type Base, overlay } from '../mesh/overlay.ts';
@@ -185,6 +185,7 @@ async function underDoubt(
 ): Promise<Judged> {
   const wanted = onDemand(subject);
   if (wanted.length > 0) await evidence.prepare(wanted, 1000);
+  if (subject.after?.kind === GATEWAY) await evidence.prepareDefaults();
   const verdict = await reach();
   if (verdict.verdict !== 'deny') return verdict;
   const again = async () => reach();

@@ -14,6 +14,8 @@ export interface ConfigMaps {
   known(ref: ObjectRef): boolean;
   /** Reads all that is wanted, and forgets what no longer is. */
   round(): Promise<void>;
+  /** Reads the defaults of classes anew. */
+  refreshDefaults(): Promise<void>;
   /** True once those with defaults for a class of Gateways are known too. */
   defaultsKnown(): boolean;
   /** Milliseconds since every wanted ConfigMap was read last. */
@@ -63,6 +65,15 @@ export function watchConfigMaps(client: KubeClient, store: Store, wanted: Wanted
     return found;
   }
 
+  async function refreshDefaults(): Promise<void> {
+    const found = await readDefaults();
+    defaultsRead = found !== undefined;
+    if (found === undefined) return;
+    for (const configMap of [...store.list('ConfigMap')]) {
+      if (configMap.labels[DEFAULTS] !== undefined && !found.has(refKey(configMap))) store.delete(configMap);
+    }
+  }
+
   async function readOne(ref: ObjectRef, timeout: number): Promise<boolean> {
     try {
       const { status, body } = await client.request({
@@ -104,7 +115,9 @@ export function watchConfigMaps(client: KubeClient, store: Store, wanted: Wanted
     setInterval(() => {
       if (reading) return;
       reading = true;
-      void refresh(wanted.few(), 5_000).finally(() => {
+      // those of classes too: whoever writes them writes their Gateways next
+      const both = Promise.all([refresh(wanted.few(), 5_000), refreshDefaults()]);
+      void both.finally(() => {
         reading = false;
       });
     }, OFTEN),
@@ -113,6 +126,7 @@ export function watchConfigMaps(client: KubeClient, store: Store, wanted: Wanted
   return {
     refresh,
     round,
+    refreshDefaults,
     defaultsKnown: () => defaultsRead,
     known: ref => asked.has(refKey(ref)),
     age: () => performance.now() - lastRound,

@@ -38,6 +38,7 @@ export function createEvidence(source: ClusterSource, { limit = 60_000, perSecon
       tokens -= refs.length;
       return source.reread(refs, Math.max(1, until - performance.now()));
     },
+    prepareDefaults: (): Promise<void> => source.prepareDefaults(),
     prepare: (refs: readonly ObjectRef[], timeout: number): Promise<void> => source.prepare(refs, timeout),
   };
 }

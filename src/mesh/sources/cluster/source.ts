@@ -54,6 +54,8 @@ export interface ClusterSource {
   reread(refs: readonly ObjectRef[], timeout: number): Promise<Reread>;
   /** Reads what an object refers to and is read on demand only (ConfigMaps). */
   prepare(refs: readonly ObjectRef[], timeout: number): Promise<void>;
+  /** Reads the defaults of Gateway classes, for a Gateway that comes. */
+  prepareDefaults(): Promise<void>;
   stop(): void;
 }
 
@@ -258,6 +260,7 @@ export function createClusterSource({ client, kinds, declared, timing = TIMING }
       const named = refs.filter(ref => ref.kind === 'ConfigMap');
       if (named.length > 0) await configMaps?.refresh(named, timeout);
     },
+    prepareDefaults: async () => configMaps?.refreshDefaults(),
     stop() {
       configMaps?.stop();
       for (const reflector of reflectors.values()) reflector.stop();
