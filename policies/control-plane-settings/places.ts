@@ -1,8 +1,8 @@
 // Where people keep the settings of Istio: environment, charts' values, the operators' objects, ConfigMaps. Every one of them is read
 // as the same few parts, so that a setting is judged alike wherever it stands.
-import { parse } from 'yaml';
 import { at, record, records, text } from '../../src/kube/json.ts';
 import { pointer } from '../../src/kube/patch.ts';
+import { yamlIn } from '../../src/kube/yaml.ts';
 import type { ConfigMap, Specified } from '../../src/mesh/kinds/cluster.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { templatePath, WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
@@ -141,12 +141,7 @@ function holdsMeshConfig({ name, namespace }: ConfigMap, mesh: Mesh): boolean {
 }
 
 function parsed(source: string | undefined): unknown {
-  if (source === undefined) return undefined;
-  try {
-    return parse(source, { logLevel: 'silent', maxAliasCount: 100 }) as unknown;
-  } catch {
-    return undefined;
-  }
+  return source === undefined ? undefined : yamlIn(source)?.value;
 }
 
 function ofConfigMap(configMap: ConfigMap, mesh: Mesh): readonly Part[] {
