@@ -1,6 +1,6 @@
 // Which BackendTLSPolicies another object's change concerns.
 import { same } from '../../src/kube/json.ts';
-import { type GroupKind, type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type GroupKind, type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE, type DestinationRule, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
 import {
@@ -10,12 +10,12 @@ import {
   ROUTE_KINDS,
   type Route,
 } from '../../src/mesh/kinds/gateways.ts';
-import { WORKLOAD_KINDS } from '../../src/mesh/kinds/workloads.ts';
+import { WORKLOADS } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { controlPlanes } from '../../src/mesh/releases.ts';
 import { candidatesOf } from '../../src/mesh/waypoints.ts';
-import { ref, SERVICE_ENTRY } from './rules.ts';
+import { SERVICE_ENTRY } from './rules.ts';
 
 const BACKEND_TLS_POLICY = 'BackendTLSPolicy.gateway.networking.k8s.io';
 const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
@@ -23,7 +23,6 @@ const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
-const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 
 function* onTarget(mesh: Mesh, target: ObjectRef): Iterable<ObjectRef> {
   for (const policy of mesh.referring(refKey(target), BACKEND_TLS_POLICY)) yield ref(policy);

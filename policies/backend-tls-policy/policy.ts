@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { caBundleOf } from '../../src/mesh/certificates.ts';
 import { ambient, enforcerOf } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE } from '../../src/mesh/kinds/destinationrules.ts';
@@ -23,7 +23,7 @@ import {
 } from '../../src/mesh/releases.ts';
 import { waypointOf } from '../../src/mesh/waypoints.ts';
 import { affected } from './affected.ts';
-import { type Backend, gatewaysTo, overridesOf, ref, SERVICE_ENTRY } from './rules.ts';
+import { type Backend, gatewaysTo, overridesOf, SERVICE_ENTRY } from './rules.ts';
 
 const BACKEND_TLS_POLICY = 'BackendTLSPolicy.gateway.networking.k8s.io';
 const ISTIO_GATEWAY = 'Gateway.networking.istio.io';

@@ -1,5 +1,5 @@
 // DestinationRules that take the place of a BackendTLSPolicy (I§7, I§13; tried with istiod 1.30 and 1.31).
-import { type GroupKind, type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type GroupKind, type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { enforcerOf } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE, type DestinationRule, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
 import { GATEWAY, type Gateway, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
@@ -15,8 +15,6 @@ export const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 export type Backend = Service | ServiceEntry;
 
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
-
-export const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 /** The hosts by which a target is called. */
 export function hostsOf(target: Backend): readonly string[] {

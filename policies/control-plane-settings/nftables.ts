@@ -1,7 +1,7 @@
 // nftables instead of iptables is set twice: for the init containers that istiod injects, and for istio-cni.
 import type { Report } from '../../src/engine/policy.ts';
 import { at } from '../../src/kube/json.ts';
-import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
+import { type GroupKind, ref } from '../../src/kube/kind.ts';
 import { pointer, pointerParts } from '../../src/kube/patch.ts';
 import type { ConfigMap } from '../../src/mesh/kinds/cluster.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
@@ -92,7 +92,6 @@ function* counterparts(subject: Meta, mesh: Mesh): Iterable<Meta> {
   }
 }
 
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 const CALLED = { istiod: 'istiod', cni: 'istio-cni' } as const;
 
 export function* onNftables(subject: Meta, mesh: Mesh): Iterable<Report<'nftables-half-set'>> {

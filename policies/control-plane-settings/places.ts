@@ -5,7 +5,7 @@ import { pointer } from '../../src/kube/patch.ts';
 import { yamlIn } from '../../src/kube/yaml.ts';
 import type { ConfigMap, Specified } from '../../src/mesh/kinds/cluster.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { templatePath, WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { templatePath, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { controlPlanes, imageRelease, parseRelease, type Release, rootNamespaces } from '../../src/mesh/releases.ts';
 import type { Chart } from './table.ts';
@@ -52,7 +52,6 @@ export const OPERATOR_KINDS = [
 ] as const;
 
 const NOTHING = { env: [], own: [], meshConfig: [], images: [], lenient: false } as const;
-const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 
 function scalar(value: unknown): string | undefined {
   return typeof value === 'string' || typeof value === 'boolean' || typeof value === 'number'

@@ -1,10 +1,10 @@
 // Settings of istiod, ztunnel and istio-cni that do not do what they say, wherever they are kept.
 import * as z from 'zod';
 import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
-import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
+import { type GroupKind, type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Kind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { componentKey } from '../../src/mesh/references.ts';
@@ -25,9 +25,7 @@ import {
 import { onEnv, onImages, onMeshConfig, onValues } from './settings.ts';
 
 const OPERATORS: ReadonlySet<GroupKind> = new Set(OPERATOR_KINDS);
-const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const COMPONENTS = ['istiod', 'ztunnel', 'istio-cni'] as const;
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 /** ConfigMaps of Istio's by their names; every other one is nobody's business here. */
 const isIstios = (name: string) => name === 'istio' || name.startsWith('istio-');

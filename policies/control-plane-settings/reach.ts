@@ -1,6 +1,6 @@
 // What istiod does not see at all: kinds that it is told to ignore, namespaces that its discovery selectors leave out.
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
-import { type GroupKind, type ObjectRef, refKey, splitGroupKind } from '../../src/kube/kind.ts';
+import { type GroupKind, type ObjectRef, ref, refKey, splitGroupKind } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { DATAPLANE_MODE } from '../../src/mesh/enrolment.ts';
 import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
@@ -18,8 +18,6 @@ import {
 } from '../../src/mesh/releases.ts';
 
 export type ReachId = 'resources-ignored' | 'outside-discovery';
-
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 export const SECURITY_KINDS = [
   'AuthorizationPolicy.security.istio.io',

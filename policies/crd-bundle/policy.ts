@@ -1,7 +1,7 @@
 // CustomResourceDefinitions that the running Istio cannot work with, or that the API server cannot take.
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import { type ObjectRef, splitGroupKind } from '../../src/kube/kind.ts';
+import { ref, splitGroupKind } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import type { CustomResourceDefinition } from '../../src/mesh/kinds/cluster.ts';
@@ -13,8 +13,6 @@ const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
 const BUNDLE = 'gateway.networking.k8s.io/bundle-version';
 
 type Id = 'too-old-for-istio' | 'too-new-for-istio' | 'drops-stored-version';
-
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 /** The control planes, or one that stands for the release that was declared for files without an istiod. */
 function planesOf(mesh: Mesh): readonly Pick<ControlPlane, 'env' | 'release' | 'deployment' | 'revision'>[] {

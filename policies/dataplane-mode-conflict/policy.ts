@@ -1,7 +1,7 @@
 // Namespaces and workloads that ask for both data planes at once.
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import {
@@ -26,7 +26,6 @@ const INJECTION = 'istio-injection';
 const REVISION = 'istio.io/rev';
 const STATUS = 'sidecar.istio.io/status';
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 const labelPath = (label: string) => pointer('metadata', 'labels', label);
 
 /** A pod that says nothing itself: what becomes of it is what the namespace asks for. */

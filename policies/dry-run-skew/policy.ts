@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { NO_STRINGS } from '../../src/kube/labels.ts';
 import { cniSettings, enforcerOf, enrolsByDefault } from '../../src/mesh/enrolment.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
@@ -31,8 +31,6 @@ const SEEN = ['validate', 'files', 'audit'] as const;
 type Finding = 'enforced-by-old-ztunnel' | 'no-effect' | 'not-a-boolean' | 'label-not-annotation' | 'version-unknown';
 
 type Found = Iterable<Report<Finding> | typeof PAUSE>;
-
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 /** Whether ztunnel enforces a policy at some pod: where one is captured, or would be in a namespace that it covers. */
 type Reach = { readonly at?: ObjectRef; readonly certain: boolean } | undefined;

@@ -1,7 +1,7 @@
 // Which NetworkPolicies another object's change concerns.
 import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { type LabelSelector, NO_STRINGS, type StringMap, selects } from '../../src/kube/labels.ts';
 import { ambient, cniSettings, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
@@ -14,7 +14,7 @@ import { NAME_LABEL, ruleHasPort, selectsAll } from '../../src/mesh/networkpolic
 import { controlPlanes, rootNamespaces } from '../../src/mesh/releases.ts';
 import { candidatesOf, isGatewayName, namersOf } from '../../src/mesh/waypoints.ts';
 import { CILIUM_POLICY, cilium } from './ingress.ts';
-import { isEveryPod, ref } from './peers.ts';
+import { isEveryPod } from './peers.ts';
 import { HBONE } from './pods.ts';
 
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';

@@ -1,13 +1,13 @@
 // What goes out from the pods that a policy selects.
 import { PAUSE } from '../../src/engine/policy.ts';
-import { refKey } from '../../src/kube/kind.ts';
+import { ref, refKey } from '../../src/kube/kind.ts';
 import { enforcerOf } from '../../src/mesh/enrolment.ts';
 import type { NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule } from '../../src/mesh/kinds/network.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { admits, podEnd, policiesIn, selectsAll } from '../../src/mesh/networkpolicy.ts';
 import type { Found } from './ingress.ts';
-import { enforcerAt, isEveryPod, keyOf, membershipOf, podsOf, ref } from './peers.ts';
+import { enforcerAt, isEveryPod, keyOf, membershipOf, podsOf } from './peers.ts';
 import { applicationRules, HBONE, hboneGrants, type Selected, serves, waypointBefore, waypointEnd } from './pods.ts';
 
 /** A destination that a policy lets its pods call, and that HBONE does not get to. */

@@ -1,6 +1,6 @@
 // What comes in to the pods that a policy selects.
 import { PAUSE, type Report } from '../../src/engine/policy.ts';
-import { refKey } from '../../src/kube/kind.ts';
+import { ref, refKey } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
 import { ambient, enforcerOf } from '../../src/mesh/enrolment.ts';
 import type { NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule } from '../../src/mesh/kinds/network.ts';
@@ -16,7 +16,7 @@ import {
   selectsAll,
 } from '../../src/mesh/networkpolicy.ts';
 import { rootNamespaces } from '../../src/mesh/releases.ts';
-import { enforcerAt, isEveryPod, keyOf, membershipOf, podsOf, reachOf, ref, someAmbientNamespace } from './peers.ts';
+import { enforcerAt, isEveryPod, keyOf, membershipOf, podsOf, reachOf, someAmbientNamespace } from './peers.ts';
 import { applicationRules, HBONE, hboneGrants, type Selected, waypointBefore, waypointEnd } from './pods.ts';
 
 export type Finding =

@@ -1,15 +1,13 @@
 // Who the peers of a rule are: inside the mesh, outside of it, or nobody knows.
 import { PAUSE } from '../../src/engine/policy.ts';
 import { contains, overlap, parseBlock } from '../../src/kube/addresses.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { NO_STRINGS, selects } from '../../src/kube/labels.ts';
 import { type Enforcer, type Enrolment, enforcerOf, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import type { IpBlock, NetworkPolicyPeer } from '../../src/mesh/kinds/network.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { NAME_LABEL, selectsAll } from '../../src/mesh/networkpolicy.ts';
-
-export const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 /** Who enforces at pods as far as it can be said: 'nobody' also where nobody knows, then not certain. */
 export function enforcerAt({ by, likely }: Enrolment): { readonly by: Enforcer; readonly certain: boolean } {

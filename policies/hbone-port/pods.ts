@@ -1,6 +1,6 @@
 // The pods that a NetworkPolicy selects, with what the policies together leave open to them.
 import { PAUSE } from '../../src/engine/policy.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { selects } from '../../src/kube/labels.ts';
 import { type Enforcer, enforcerOf, GATEWAY_NAME, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, type Gateway } from '../../src/mesh/kinds/gateways.ts';
@@ -18,7 +18,7 @@ import {
   ruleHasPort,
 } from '../../src/mesh/networkpolicy.ts';
 import { servicesOf, waypointOf } from '../../src/mesh/waypoints.ts';
-import { enforcerAt, ref } from './peers.ts';
+import { enforcerAt } from './peers.ts';
 
 /** The port on which ztunnel, waypoints and sidecars take each other's traffic. */
 export const HBONE = Object.freeze({ protocol: 'TCP', port: 15008 });

@@ -10,7 +10,7 @@ import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { VIRTUAL_SERVICE, type VirtualService } from '../../src/mesh/kinds/routing.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Service } from '../../src/mesh/kinds/services.ts';
-import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { controlPlanes, rootNamespaces } from '../../src/mesh/releases.ts';
@@ -22,7 +22,6 @@ type Named = Iterable<ObjectRef | typeof PAUSE>;
 const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
-const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 const ROUTES: ReadonlySet<string> = new Set(ROUTE_KINDS);
 
 /** Every policy of some namespaces, or of all. */

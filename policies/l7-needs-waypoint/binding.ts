@@ -1,5 +1,5 @@
 // Whether a waypoint takes the traffic of a target, and the findings that it does not.
-import { type ObjectRef, spoken } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, spoken } from '../../src/kube/kind.ts';
 import { ambient, enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import type { Gateway } from '../../src/mesh/kinds/gateways.ts';
 import type { TargetRef } from '../../src/mesh/kinds/security.ts';
@@ -7,7 +7,7 @@ import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type Binding, speaksHbone, waypointOf } from '../../src/mesh/waypoints.ts';
-import { type Found, ref } from './findings.ts';
+import type { Found } from './findings.ts';
 import { keyOf, WAYPOINT_CLASS } from './shape.ts';
 
 /** True where ambient mode is known well enough to say that a Service has no waypoint. */

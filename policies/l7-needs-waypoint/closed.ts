@@ -1,6 +1,6 @@
 // Which TCP ports behind a target a policy closes, all that applies there taken together.
 import { PAUSE } from '../../src/engine/policy.ts';
-import { type ObjectRef, refKey, spoken } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey, spoken } from '../../src/kube/kind.ts';
 import { GATEWAY, GATEWAY_CLASS, type Gateway } from '../../src/mesh/kinds/gateways.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
@@ -8,7 +8,7 @@ import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
 import { candidatesOf, hasAddress, isBoundTo } from '../../src/mesh/waypoints.ts';
-import { type Found, ref, type Search } from './findings.ts';
+import type { Found, Search } from './findings.ts';
 import { isDryRun, type Owners } from './owners.ts';
 import { closes, hasHttp, httpAttributes, type JudgedPort, opens, tcpPorts } from './ports.ts';
 import { listed } from './ztunnel.ts';

@@ -1,6 +1,5 @@
 import type { FindingSpec, Report } from '../../src/engine/policy.ts';
 import { PAUSE } from '../../src/engine/policy.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
 
 const SEEN = ['validate', 'files', 'audit'] as const;
 
@@ -90,11 +89,6 @@ export const findings = {
 export type Id = keyof typeof findings;
 export type Found = Report<Id>;
 export type Search = Iterable<Found | typeof PAUSE>;
-
-/** An object's identity alone, for evidence. */
-export function ref({ kind, namespace, name }: ObjectRef): ObjectRef {
-  return { kind, namespace, name };
-}
 
 /** Yields every so many steps of a long search. */
 export function* pausing<T>(items: Iterable<T>, every = 50): Iterable<T | typeof PAUSE> {

@@ -1,7 +1,7 @@
 // Behind a waypoint the source that ztunnel sees is the waypoint: an ALLOW policy that lists the clients alone refuses all that
 // comes through it (I§1b; istio.io's migration pages know the outage).
 import { PAUSE } from '../../src/engine/policy.ts';
-import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import type { StringMap } from '../../src/kube/labels.ts';
 import { enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import type { Gateway } from '../../src/mesh/kinds/gateways.ts';
@@ -17,7 +17,7 @@ import { deploymentName, managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { flag, ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
 import { waypointOf } from '../../src/mesh/waypoints.ts';
-import { ref, type Search } from './findings.ts';
+import type { Search } from './findings.ts';
 import { isDryRun, type Owners } from './owners.ts';
 import { bothLabels, selectsWorkload } from './providers.ts';
 import { hasL7 } from './ztunnel.ts';

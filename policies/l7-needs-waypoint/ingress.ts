@@ -1,5 +1,5 @@
 // Gateways that send traffic to a target past its waypoint.
-import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { GATEWAY, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
 import { VIRTUAL_SERVICE } from '../../src/mesh/kinds/routing.ts';
 import type { TargetRef } from '../../src/mesh/kinds/security.ts';
@@ -8,7 +8,7 @@ import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { destinationKey } from '../../src/mesh/references.ts';
 import { INGRESS_USE_WAYPOINT, ingressUsesWaypoint } from '../../src/mesh/waypoints.ts';
-import { type Found, ref } from './findings.ts';
+import type { Found } from './findings.ts';
 import { keyOf } from './shape.ts';
 
 const ISTIO_GATEWAY = 'Gateway.networking.istio.io';

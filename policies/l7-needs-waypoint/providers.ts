@@ -1,13 +1,13 @@
 // CUSTOM asks an extension provider of MeshConfig. With one that is not defined there, or with two different ones at the same
 // proxy, Envoy refuses what the rules match (pilot/pkg/security/authz/builder; the first tried with istiod 1.30 and 1.31).
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { matchesLabels, type StringMap } from '../../src/kube/labels.ts';
 import { enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, extensionProviders, flag, ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
-import { type Found, ref } from './findings.ts';
+import type { Found } from './findings.ts';
 import { isDryRun, type Owners } from './owners.ts';
 
 function configMapOf(plane: ControlPlane): readonly ObjectRef[] {

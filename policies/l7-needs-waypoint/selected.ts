@@ -1,6 +1,6 @@
 // Policies without targetRefs: judged by who enforces at the workloads that they select, namespace by namespace.
 import { type CheckContext, PAUSE } from '../../src/engine/policy.ts';
-import { type ObjectRef, spoken } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, spoken } from '../../src/kube/kind.ts';
 import type { StringMap } from '../../src/kube/labels.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
 import { ambient, enforcerOf, GATEWAY_NAME, isWaypointWorkload, judgedByOwner } from '../../src/mesh/enrolment.ts';
@@ -10,7 +10,7 @@ import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, flag } from '../../src/mesh/releases.ts';
-import { type Found, ref, type Search } from './findings.ts';
+import type { Found, Search } from './findings.ts';
 import { identityRefused, limitsIdentity } from './identity.ts';
 import { isRoot, type Owners } from './owners.ts';
 import { rivalIn, twoProviders, unknownProvider } from './providers.ts';

@@ -1,7 +1,7 @@
 // What a targetRef shows by itself, and the findings that name one.
-import { type ObjectRef, splitGroupKind, spoken } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, splitGroupKind, spoken } from '../../src/kube/kind.ts';
 import type { TargetRef } from '../../src/mesh/kinds/security.ts';
-import { type Found, ref } from './findings.ts';
+import type { Found } from './findings.ts';
 
 export const WAYPOINT_CLASS = 'istio-waypoint';
 

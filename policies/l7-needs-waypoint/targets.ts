@@ -1,7 +1,7 @@
 // Policies with targetRefs: only waypoints and Gateway API gateways apply them (pilot/pkg/model/policyattachment.go), each target
 // on conditions of its own. Never judged by the status: istiod says bound where nothing is enforced (I§1c, I§12, I§13).
 import type { CheckContext } from '../../src/engine/policy.ts';
-import { refKey, spoken } from '../../src/kube/kind.ts';
+import { ref, refKey, spoken } from '../../src/kube/kind.ts';
 import { ambient } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { AuthorizationPolicy, TargetRef } from '../../src/mesh/kinds/security.ts';
@@ -18,7 +18,7 @@ import {
   withoutWaypoint,
 } from './binding.ts';
 import { appliedTo, closedBehindClass, closedBehindGateway, closedPorts } from './closed.ts';
-import { ref, type Search } from './findings.ts';
+import type { Search } from './findings.ts';
 import { bypassed } from './ingress.ts';
 import { isRoot, type Owners } from './owners.ts';
 import { asksAnother, twoProviders, unknownProvider } from './providers.ts';

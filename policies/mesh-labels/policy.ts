@@ -1,21 +1,20 @@
 // Labels and annotations of the mesh that do not say what their author thinks.
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
+import { type GroupKind, type ObjectRef, ref } from '../../src/kube/kind.ts';
 import type { StringMap } from '../../src/kube/labels.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { injectionOf, proxyOf } from '../../src/mesh/injection.ts';
 import { GATEWAY, GATEWAY_CLASS, type Gateway, type GatewayClass } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { templatePath, WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { templatePath, WORKLOAD_KINDS, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { compareRelease, istioReleases } from '../../src/mesh/releases.ts';
 import { HALVES, isLabelValue, isMistaken, knowledgeOf, type Row } from './keys.ts';
 
 const AUTHORIZATION_POLICY = 'AuthorizationPolicy.security.istio.io';
 const INJECT = 'sidecar.istio.io/inject';
-const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 
 type Id =
   | 'unknown-value'
@@ -240,8 +239,6 @@ function misspelled(key: string, likely: string, path: string): Report<Id> {
     path,
   };
 }
-
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 function* concerned(
   mesh: Mesh,

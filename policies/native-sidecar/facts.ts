@@ -1,6 +1,6 @@
 // What every check of a workload rests on: which workloads tell something, the nodes, and the settings in words.
 import type { Report } from '../../src/engine/policy.ts';
-import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
+import type { ObjectRef } from '../../src/kube/kind.ts';
 import {
   type Injection,
   NATIVE_ANNOTATION,
@@ -10,7 +10,7 @@ import {
   TEMPLATES_ANNOTATION,
 } from '../../src/mesh/injection.ts';
 import type { Node } from '../../src/mesh/kinds/cluster.ts';
-import { type Container, WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import type { Container, Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Fact, Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, type ControlPlane, parseRelease } from '../../src/mesh/releases.ts';
 import { isValidated } from './annotations.ts';
@@ -30,7 +30,6 @@ export type PodFinding =
 const NATIVE_KUBELET = '1.29';
 export const INJECT = 'sidecar.istio.io/inject';
 export const STATUS = 'sidecar.istio.io/status';
-export const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 export const JOBS = new Set(['Job.batch', 'CronJob.batch']);
 
 /** Keys that people write for the annotation; release notes print the first. No release reads them. */

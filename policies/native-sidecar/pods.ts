@@ -8,11 +8,11 @@ import {
   nativeOf,
   TEMPLATES_ANNOTATION,
 } from '../../src/mesh/injection.ts';
-import { templatePath, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { templatePath, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import type { ControlPlane } from '../../src/mesh/releases.ts';
 import { refusedAnnotations } from './annotations.ts';
-import { deployments, type Found, isTelling, oldNodes, type Pods, WORKLOADS } from './facts.ts';
+import { deployments, type Found, isTelling, oldNodes, type Pods } from './facts.ts';
 import { forcedOnOldKubelet, jobNeverEnds, pickedContainers } from './kubelets.ts';
 import { unknownOptOut } from './optout.ts';
 import { autoImage, nameTaken, overrideInInit, strayProxy, twoProxies } from './overrides.ts';

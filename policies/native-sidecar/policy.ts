@@ -6,7 +6,7 @@ import { pointer } from '../../src/kube/patch.ts';
 import { injectorConfigMapName, nativeByDefault, parseInjectorConfig } from '../../src/mesh/injection.ts';
 import type { ConfigMap, Specified } from '../../src/mesh/kinds/cluster.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { WORKLOAD_KINDS, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import { isOf, type Kind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, controlPlanes } from '../../src/mesh/releases.ts';
@@ -15,7 +15,6 @@ import { deployments, type PodFinding, settingOf } from './facts.ts';
 import { podReports } from './pods.ts';
 import { counterpartLocation, isBuiltIn, narrowRules, patchesRegularOnly, rulesOf } from './rules.ts';
 
-const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const CONSTRAINTS = 'constraints.gatekeeper.sh';
 /** The API server asks no webhook about its own admission policies. */
 const NEVER_ASKED = 'Policy.admissionregistration.k8s.io';

@@ -1,20 +1,18 @@
 // PeerAuthentications that do not apply the mode that they say.
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { ref } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { type MtlsMode, PEER_AUTHENTICATION, type PeerAuthentication } from '../../src/mesh/kinds/security.ts';
 import type { Service, ServicePort } from '../../src/mesh/kinds/services.ts';
-import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { WORKLOAD_KINDS, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { rootNamespaces } from '../../src/mesh/releases.ts';
 
 type Id = 'port-is-the-services' | 'selector-in-root';
 
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
-const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 /** Workloads that are looked at; more of the same selector say nothing new. */
 const ENOUGH = 200;
 

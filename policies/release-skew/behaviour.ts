@@ -1,12 +1,13 @@
 // What a release of Istio does otherwise than the one before it, where an object shows it.
+
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
+import { ref } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import type { DestinationRule } from '../../src/mesh/kinds/destinationrules.ts';
 import { GATEWAY, type IstioGateway } from '../../src/mesh/kinds/gateways.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, controlPlanes, flag, istioReleases, ownersOf } from '../../src/mesh/releases.ts';
-import { ref } from './skew.ts';
 
 export type BehaviourId = 'gateway-not-merged' | 'retry-budget-default';
 

@@ -6,13 +6,12 @@ import { DATAPLANE_MODE, enrolsByDefault, judgedByOwner } from '../../src/mesh/e
 import { injectionOf } from '../../src/mesh/injection.ts';
 import { GATEWAY, type Gateway } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { templatePath, WORKLOAD_KINDS, type Workload, workload } from '../../src/mesh/kinds/workloads.ts';
+import { templatePath, WORKLOADS, type Workload, workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, controlPlanes } from '../../src/mesh/releases.ts';
 
 export const REVISION = 'istio.io/rev';
-const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 
 /** Kinds whose rules silently do not hold when istiod ignores them: refused. AuthorizationPolicy is l7-needs-waypoint's. */
 export const STRICT_KINDS: ReadonlySet<GroupKind> = new Set([

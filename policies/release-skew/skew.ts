@@ -1,7 +1,7 @@
 // Releases of the data plane held against those of the control planes that serve it. Istio supports a control plane that is one minor
 // release ahead of its data plane, never one behind (istio.io, supported releases and the ambient upgrade guide).
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { ref } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { injectionOf, isProxyImage, proxyOf } from '../../src/mesh/injection.ts';
@@ -10,8 +10,6 @@ import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, cniAgents, controlPlanes, imageRelease, type Release } from '../../src/mesh/releases.ts';
 
 export type SkewId = 'data-plane-ahead' | 'more-than-one-minor' | 'order';
-
-export const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 /** By how many minor releases one is ahead of another. */
 const ahead = (one: Release, other: Release) => (one.major - other.major) * 1000 + one.minor - other.minor;

@@ -1,6 +1,6 @@
 // Kinds that attach by selector or targetRefs. A waypoint applies those with targetRefs; ztunnel reads none of them.
 import { PAUSE, type Report } from '../../src/engine/policy.ts';
-import { refKey, splitGroupKind, spoken } from '../../src/kube/kind.ts';
+import { ref, refKey, splitGroupKind, spoken } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { ambient, enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
@@ -16,7 +16,7 @@ import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, rootNamespaces } from '../../src/mesh/releases.ts';
 import { servicesOf, waypointOf } from '../../src/mesh/waypoints.ts';
-import { captured, type Destination, evidenceFor, obstacle, ref, SERVICE_ENTRY } from './destinations.ts';
+import { captured, type Destination, evidenceFor, obstacle, SERVICE_ENTRY } from './destinations.ts';
 import type { Id } from './policy.ts';
 
 /** Workloads that are looked at for one subject. */

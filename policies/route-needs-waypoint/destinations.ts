@@ -1,5 +1,5 @@
 // The Services and ServiceEntries that mesh routing is about, who enforces at their pods, and what their waypoint makes of it.
-import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
@@ -9,9 +9,6 @@ import { type Binding, hasAddress, isExternalName, waypointOf } from '../../src/
 export const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 
 export type Destination = Service | ServiceEntry;
-
-/** Identity of an object alone. */
-export const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 /** The Services and ServiceEntries with a host. */
 export function* withHost(mesh: Mesh, host: string): Iterable<Destination> {

@@ -1,6 +1,6 @@
 // Mesh routes: VirtualServices, DestinationRules, and Gateway API routes of a Service.
 import type { Report } from '../../src/engine/policy.ts';
-import { type ObjectRef, refKey, splitGroupKind, spoken } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey, splitGroupKind, spoken } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { ambient } from '../../src/mesh/enrolment.ts';
 import { routesTo } from '../../src/mesh/implementations.ts';
@@ -11,7 +11,7 @@ import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { atLeast, rootNamespaces } from '../../src/mesh/releases.ts';
-import { captured, type Destination, evidenceFor, obstacle, ref, SERVICE_ENTRY, withHost } from './destinations.ts';
+import { captured, type Destination, evidenceFor, obstacle, SERVICE_ENTRY, withHost } from './destinations.ts';
 import type { Id } from './policy.ts';
 
 const ISTIO_GATEWAY = 'Gateway.networking.istio.io';

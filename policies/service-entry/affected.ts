@@ -1,7 +1,7 @@
 // Which ServiceEntries another object's change concerns.
 import { PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
-import { refKey } from '../../src/kube/kind.ts';
+import { ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, cniSettings, enrolsByDefault } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
@@ -10,7 +10,7 @@ import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { controlPlanes, ztunnels } from '../../src/mesh/releases.ts';
 import { candidatesOf } from '../../src/mesh/waypoints.ts';
-import { ref, SERVICE_ENTRY } from './hosts.ts';
+import { SERVICE_ENTRY } from './hosts.ts';
 
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 

@@ -1,5 +1,4 @@
 // Hosts that more than one object brings: who of them wins.
-import type { ObjectRef } from '../../src/kube/kind.ts';
 import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
 
 export const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
@@ -47,5 +46,3 @@ export function differ(one: ServiceEntry, other: ServiceEntry): boolean {
 export function portsMissingIn(entry: ServiceEntry, other: ServiceEntry): readonly number[] {
   return entry.ports.map(port => port.number).filter(port => !other.ports.some(({ number }) => number === port));
 }
-
-export const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });

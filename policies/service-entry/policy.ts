@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE } from '../../src/engine/policy.ts';
 import { at } from '../../src/kube/json.ts';
-import { refKey } from '../../src/kube/kind.ts';
+import { ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, enforcerOf, enrolsByDefault } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
@@ -14,7 +14,7 @@ import { atLeast, controlPlanes, flag, ownersOf, servesAmbient, ztunnels } from 
 import { hasAddress, isExternalName, waypointOf } from '../../src/mesh/waypoints.ts';
 import { affected } from './affected.ts';
 import { dynamicDns } from './dynamic.ts';
-import { differ, isOlder, meet, portsMissingIn, ref, SERVICE_ENTRY, visibleTo } from './hosts.ts';
+import { differ, isOlder, meet, portsMissingIn, SERVICE_ENTRY, visibleTo } from './hosts.ts';
 import { DYNAMIC, deployments, type Found, type Situation } from './situation.ts';
 
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';

@@ -1,10 +1,9 @@
 // What is known where a ServiceEntry is judged.
 import type { PAUSE, Report } from '../../src/engine/policy.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import type { ControlPlane } from '../../src/mesh/releases.ts';
-import { ref } from './hosts.ts';
 
 export const DYNAMIC = 'DYNAMIC_DNS';
 

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
-import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { selects } from '../../src/kube/labels.ts';
 import type { ConfigMap } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS, type Gateway } from '../../src/mesh/kinds/gateways.ts';
@@ -33,8 +33,6 @@ type Finding =
   | 'class-defaults-elsewhere';
 
 type Found = Iterable<Report<Finding> | typeof PAUSE>;
-
-const ref = ({ kind, namespace, name }: ObjectRef): ObjectRef => ({ kind, namespace, name });
 
 function* checkGateway(gateway: Gateway, { mesh, skipped }: CheckContext<unknown>): Found {
   const as = managedAs(mesh, gateway.className);

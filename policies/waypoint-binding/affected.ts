@@ -5,7 +5,7 @@ import type { ObjectRef } from '../../src/kube/kind.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Fact, Mesh } from '../../src/mesh/mesh.ts';
 import { controlPlanes } from '../../src/mesh/releases.ts';
 import { bindingLabels, CANARY, namersOf, USE_WAYPOINT } from '../../src/mesh/waypoints.ts';
@@ -15,7 +15,6 @@ type Named = Iterable<ObjectRef | typeof PAUSE>;
 const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const WORKLOAD_ENTRY = 'WorkloadEntry.networking.istio.io';
 const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
-const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 
 function* everyFifty(objects: Iterable<Meta>, wanted: (object: Meta) => boolean): Named {
   let steps = 0;

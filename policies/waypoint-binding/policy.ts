@@ -1,12 +1,12 @@
 // Labels that name a waypoint, and what becomes of them.
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import { type GroupKind, type ObjectRef, spoken } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, spoken } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { ambient, enforcerOf, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { templatePath, WORKLOAD_KINDS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { templatePath, WORKLOAD_KINDS, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast } from '../../src/mesh/releases.ts';
@@ -31,7 +31,6 @@ import { affected } from './affected.ts';
 
 const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const WORKLOAD_ENTRY = 'WorkloadEntry.networking.istio.io';
-const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const SEEN = ['validate', 'files', 'audit'] as const;
 
 type Id =
@@ -44,10 +43,6 @@ type Id =
   | 'canary-invalid';
 type Found = Report<Id>;
 type Search = Iterable<Found | typeof PAUSE>;
-
-function ref({ kind, namespace, name }: ObjectRef): ObjectRef {
-  return { kind, namespace, name };
-}
 
 /** By label, then by kind: there are a few of them, and they are asked for in every review. */
 const labelPaths = new Map<string, Map<string, string>>();

@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import { setImmediate as breathe } from 'node:timers/promises';
 import { type ObjectRef, refKey } from '../kube/kind.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
-import { WORKLOAD_KINDS, type Workload } from '../mesh/kinds/workloads.ts';
+import { WORKLOADS, type Workload } from '../mesh/kinds/workloads.ts';
 import { isKind } from '../mesh/kinds.ts';
 import type { Change, Mesh } from '../mesh/mesh.ts';
 import { concernedBy } from './concerned.ts';
@@ -67,8 +67,6 @@ const SLICE = 4;
 const PAUSES = 8;
 /** Findings of one kind that are enough to make the point. */
 const EXAMPLES = 20;
-
-const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 
 interface Clock {
   /** Resolves at once, or after other requests had their turn. False once the deadline has passed. */

@@ -29,6 +29,11 @@ export function splitApiVersion(apiVersion: string): { readonly group: string; r
     : { group: apiVersion.slice(0, slash), version: apiVersion.slice(slash + 1) };
 }
 
+/** An object's identity alone, for evidence. */
+export function ref({ kind, namespace, name }: ObjectRef): ObjectRef {
+  return { kind, namespace, name };
+}
+
 /** A text that is equal for equal references; usable as the key of a Map. */
 export function refKey(ref: ObjectRef): string {
   return `${ref.kind}/${ref.namespace}/${ref.name}`;

@@ -2,14 +2,12 @@
 import { type ObjectRef, refKey } from '../kube/kind.ts';
 import { matchesLabels } from '../kube/labels.ts';
 import type { Meta } from './kinds/meta.ts';
-import { WORKLOAD_KINDS, type Workload } from './kinds/workloads.ts';
+import { WORKLOADS, type Workload } from './kinds/workloads.ts';
 import type { Kind, Projections } from './kinds.ts';
 import type { Change, Fact, Mesh, Reads } from './mesh.ts';
 import { recorded } from './recorded.ts';
 import { referencesOf } from './references.ts';
 import { readKeysOf, type Store } from './store.ts';
-
-const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 
 /** A Mesh that remembers what its facts read: the store, or an overlay. */
 export type Base = Mesh & Pick<Store, 'factReads'> & Partial<Pick<Store, 'revision'>>;

@@ -9,7 +9,7 @@ import { VIRTUAL_SERVICE, type VirtualService } from './kinds/routing.ts';
 import type { HorizontalPodAutoscaler } from './kinds/scaling.ts';
 import { type Attachment, AUTHORIZATION_POLICY } from './kinds/security.ts';
 import type { ServiceEntry } from './kinds/services.ts';
-import { WORKLOAD_KINDS, type Workload } from './kinds/workloads.ts';
+import { WORKLOADS, type Workload } from './kinds/workloads.ts';
 
 /** The key of one thing that is referred to: an object, a role such as `component/istiod`, or a host. */
 export type ReferenceKey = string;
@@ -48,7 +48,6 @@ export function componentKey(component: 'istiod' | 'ztunnel' | 'istio-cni' | 'ga
 const DRY_RUN = 'istio.io/dry-run';
 const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
-const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
 
 function waypointNamed(labels: Meta['labels'], own: string): readonly ReferenceKey[] {

@@ -5,7 +5,7 @@ import { type GroupKind, type ObjectRef, refKey } from '../kube/kind.ts';
 import { matchesLabels, type StringMap } from '../kube/labels.ts';
 import { type Few, fewFind, fewSize, fewValues, fewWith, fewWithout } from './few.ts';
 import type { Meta } from './kinds/meta.ts';
-import { WORKLOAD_KINDS, type Workload } from './kinds/workloads.ts';
+import { WORKLOAD_KINDS, WORKLOADS, type Workload } from './kinds/workloads.ts';
 import type { Kind, Projections } from './kinds.ts';
 import type { Declared, Fact, Lookup, Mesh, Reads } from './mesh.ts';
 import { recorded } from './recorded.ts';
@@ -31,7 +31,6 @@ export interface StoreOptions {
 }
 
 export const NOTHING_DECLARED: Declared = Object.freeze({ controlPlanes: Object.freeze([]) });
-const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 
 /** The keys under which a change of this object shows in what somebody has read. */
 export function readKeysOf(object: Meta): readonly string[] {

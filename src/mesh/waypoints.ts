@@ -7,7 +7,7 @@ import { ambient, MANAGED } from './enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS, type Gateway, type Listener } from './kinds/gateways.ts';
 import type { Meta } from './kinds/meta.ts';
 import type { Service, ServiceEntry } from './kinds/services.ts';
-import { WORKLOAD_KINDS, type Workload } from './kinds/workloads.ts';
+import { WORKLOADS, type Workload } from './kinds/workloads.ts';
 import type { Mesh } from './mesh.ts';
 import { atLeast, type ControlPlane, discovers, flag, parseBool } from './releases.ts';
 
@@ -67,7 +67,6 @@ export interface Binding {
 }
 
 const NOT_READY = { reason: 'WaypointIsNotReady', ready: false } as const;
-const WORKLOADS: ReadonlySet<string> = new Set(WORKLOAD_KINDS);
 
 /** The labels by which an object names its waypoint: of its pods where it is a workload. */
 export function bindingLabels(object: Meta): StringMap {

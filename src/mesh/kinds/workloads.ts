@@ -66,6 +66,7 @@ export const WORKLOAD_KINDS = [
   'ReplicationController',
   'Rollout.argoproj.io',
 ] as const satisfies readonly GroupKind[];
+export const WORKLOADS: ReadonlySet<GroupKind> = new Set(WORKLOAD_KINDS);
 export type WorkloadKind = (typeof WORKLOAD_KINDS)[number];
 
 // bounded, so that no command is read more than once over
