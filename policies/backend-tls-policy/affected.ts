@@ -1,26 +1,26 @@
 // Which BackendTLSPolicies another object's change concerns.
+
 import { same } from '../../src/kube/json.ts';
 import { type GroupKind, type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
+import { CRD, WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { DESTINATION_RULE, type DestinationRule, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
 import {
   type BackendTlsPolicy,
   GATEWAY,
   GATEWAY_CLASS,
+  ISTIO_GATEWAY,
   ROUTE_KINDS,
   type Route,
 } from '../../src/mesh/kinds/gateways.ts';
+import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import { WORKLOADS } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { controlPlanes } from '../../src/mesh/releases.ts';
 import { candidatesOf } from '../../src/mesh/waypoints.ts';
-import { SERVICE_ENTRY } from './rules.ts';
 
 const BACKEND_TLS_POLICY = 'BackendTLSPolicy.gateway.networking.k8s.io';
-const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
-const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
 

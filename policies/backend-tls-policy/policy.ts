@@ -3,9 +3,17 @@ import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/e
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { caBundleOf } from '../../src/mesh/certificates.ts';
 import { ambient, enforcerOf } from '../../src/mesh/enrolment.ts';
+import { CRD, WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { DESTINATION_RULE } from '../../src/mesh/kinds/destinationrules.ts';
-import { type BackendTlsPolicy, GATEWAY, GATEWAY_CLASS, ROUTE_KINDS } from '../../src/mesh/kinds/gateways.ts';
+import {
+  type BackendTlsPolicy,
+  GATEWAY,
+  GATEWAY_CLASS,
+  ISTIO_GATEWAY,
+  ROUTE_KINDS,
+} from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import { WORKLOAD_KINDS } from '../../src/mesh/kinds/workloads.ts';
 import { isOf } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
@@ -23,12 +31,9 @@ import {
 } from '../../src/mesh/releases.ts';
 import { waypointOf } from '../../src/mesh/waypoints.ts';
 import { affected } from './affected.ts';
-import { type Backend, gatewaysTo, overridesOf, SERVICE_ENTRY } from './rules.ts';
+import { type Backend, gatewaysTo, overridesOf } from './rules.ts';
 
 const BACKEND_TLS_POLICY = 'BackendTLSPolicy.gateway.networking.k8s.io';
-const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
-const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const IGNORE = 'istio.io/ignore-policy-attachment';
 const SEEN = ['validate', 'files', 'audit'] as const;
 

@@ -3,7 +3,7 @@ import { type GroupKind, type ObjectRef, ref, refKey } from '../../src/kube/kind
 import { enforcerOf } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE, type DestinationRule, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
 import { GATEWAY, type Gateway, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
-import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
+import { SERVICE_ENTRY, type Service, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { ordinaryPod } from '../../src/mesh/ordinary.ts';
@@ -11,7 +11,6 @@ import { hostKey } from '../../src/mesh/references.ts';
 import { atLeast, type ControlPlane } from '../../src/mesh/releases.ts';
 import { waypointOf } from '../../src/mesh/waypoints.ts';
 
-export const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 export type Backend = Service | ServiceEntry;
 
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);

@@ -4,12 +4,11 @@ import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/e
 import { ref, splitGroupKind } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
-import type { CustomResourceDefinition } from '../../src/mesh/kinds/cluster.ts';
+import { CRD, type CustomResourceDefinition } from '../../src/mesh/kinds/cluster.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, controlPlanes, parseRelease } from '../../src/mesh/releases.ts';
 import { bundleOf, ignoresNewTlsRoute, olderThan, READINGS, readingOf } from './bundles.ts';
 
-const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
 const BUNDLE = 'gateway.networking.k8s.io/bundle-version';
 
 type Id = 'too-old-for-istio' | 'too-new-for-istio' | 'drops-stored-version';

@@ -13,7 +13,7 @@ import {
   selectedForAmbient,
 } from '../../src/mesh/enrolment.ts';
 import { injectionOf, proxyOf } from '../../src/mesh/injection.ts';
-import type { Namespace } from '../../src/mesh/kinds/cluster.ts';
+import { type Namespace, WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { templatePath, WORKLOAD_KINDS, type Workload, workload } from '../../src/mesh/kinds/workloads.ts';
@@ -25,7 +25,6 @@ type Id = 'both-modes' | 'revision-injects' | 'captured-twice' | 'injection-and-
 const INJECTION = 'istio-injection';
 const REVISION = 'istio.io/rev';
 const STATUS = 'sidecar.istio.io/status';
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const labelPath = (label: string) => pointer('metadata', 'labels', label);
 
 /** A pod that says nothing itself: what becomes of it is what the namespace asks for. */

@@ -1,9 +1,11 @@
 // Which NetworkPolicies another object's change concerns.
+
 import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { type LabelSelector, NO_STRINGS, type StringMap, selects } from '../../src/kube/labels.ts';
 import { ambient, cniSettings, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
+import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { NETWORK_POLICY, type NetworkPolicy, type NetworkPolicyRule } from '../../src/mesh/kinds/network.ts';
@@ -17,7 +19,6 @@ import { CILIUM_POLICY, cilium } from './ingress.ts';
 import { isEveryPod } from './peers.ts';
 import { HBONE } from './pods.ts';
 
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const WORKLOADS: readonly string[] = WORKLOAD_KINDS;
 
 interface Mention {

@@ -1,15 +1,24 @@
 // Whose findings a change of something else may alter.
+
 import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
+import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { fullHost } from '../../src/mesh/kinds/destinationrules.ts';
-import { GATEWAY, GATEWAY_CLASS, type Gateway, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
+import {
+  GATEWAY,
+  GATEWAY_CLASS,
+  type Gateway,
+  ISTIO_GATEWAY,
+  ROUTE_KINDS,
+  type Route,
+} from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { VIRTUAL_SERVICE, type VirtualService } from '../../src/mesh/kinds/routing.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
-import type { Service } from '../../src/mesh/kinds/services.ts';
+import { SERVICE_ENTRY, type Service } from '../../src/mesh/kinds/services.ts';
 import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
@@ -19,9 +28,6 @@ import { pausing } from './findings.ts';
 
 type Named = Iterable<ObjectRef | typeof PAUSE>;
 
-const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
-const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const ROUTES: ReadonlySet<string> = new Set(ROUTE_KINDS);
 
 /** Every policy of some namespaces, or of all. */

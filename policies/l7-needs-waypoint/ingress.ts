@@ -1,6 +1,6 @@
 // Gateways that send traffic to a target past its waypoint.
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
-import { GATEWAY, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, ISTIO_GATEWAY, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
 import { VIRTUAL_SERVICE } from '../../src/mesh/kinds/routing.ts';
 import type { TargetRef } from '../../src/mesh/kinds/security.ts';
 import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
@@ -10,8 +10,6 @@ import { destinationKey } from '../../src/mesh/references.ts';
 import { INGRESS_USE_WAYPOINT, ingressUsesWaypoint } from '../../src/mesh/waypoints.ts';
 import type { Found } from './findings.ts';
 import { keyOf } from './shape.ts';
-
-const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 
 /** The routes by which a Gateway of Istio's sends traffic to a Service, with the Gateway. */
 function* throughRoutes(mesh: Mesh, target: Service | ServiceEntry): Iterable<readonly [ObjectRef, ObjectRef]> {

@@ -5,7 +5,7 @@ import { ref, refKey, spoken } from '../../src/kube/kind.ts';
 import { ambient } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { AuthorizationPolicy, TargetRef } from '../../src/mesh/kinds/security.ts';
-import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
+import { SERVICE_ENTRY, type Service, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import { hasAddress, waypointOf } from '../../src/mesh/waypoints.ts';
 import {
@@ -23,8 +23,6 @@ import { bypassed } from './ingress.ts';
 import { isRoot, type Owners } from './owners.ts';
 import { asksAnother, twoProviders, unknownProvider } from './providers.ts';
 import { cannotBind, keyOf, malformed, notFound, WAYPOINT_CLASS } from './shape.ts';
-
-const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 
 function* checkService(
   policy: AuthorizationPolicy,

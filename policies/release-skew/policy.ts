@@ -1,11 +1,13 @@
 // Releases and revisions that do not go together: istiod, ztunnel, istio-cni, proxies, Kubernetes.
+
 import * as z from 'zod';
 import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
 import { type GroupKind, type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { proxyOf } from '../../src/mesh/injection.ts';
+import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import type { DestinationRule } from '../../src/mesh/kinds/destinationrules.ts';
-import { GATEWAY, GATEWAY_CLASS, type IstioGateway } from '../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, GATEWAY_CLASS, ISTIO_GATEWAY, type IstioGateway } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { WORKLOAD_KINDS, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import { isKind } from '../../src/mesh/kinds.ts';
@@ -17,8 +19,6 @@ import { newestKubelet, onKubernetes } from './kubernetes.ts';
 import { FILTERED_KINDS, onRevision, REVISION, revisions, STRICT_KINDS } from './revision.ts';
 import { onDataPlane } from './skew.ts';
 
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
-const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 const DESTINATION_RULE = 'DestinationRule.networking.istio.io';
 const LABELLED: readonly GroupKind[] = ['Namespace', GATEWAY, ...FILTERED_KINDS, ...STRICT_KINDS];
 

@@ -4,18 +4,17 @@ import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
-import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
-import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
+import { GATEWAY, GATEWAY_CLASS, ISTIO_GATEWAY } from '../../src/mesh/kinds/gateways.ts';
+import { SERVICE_ENTRY, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Kind } from '../../src/mesh/kinds.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { rootNamespaces } from '../../src/mesh/releases.ts';
 import { namersOf, servicesIn, servicesOf } from '../../src/mesh/waypoints.ts';
-import { type Destination, SERVICE_ENTRY } from './destinations.ts';
+import type { Destination } from './destinations.ts';
 
 type Step = ObjectRef | typeof PAUSE;
-const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 
 /** Where subjects are looked for. (Generators that close over it would be kept until the next major collection: see difference.ts.) */
 interface Within {

@@ -1,4 +1,5 @@
 // Kinds that attach by selector or targetRefs. A waypoint applies those with targetRefs; ztunnel reads none of them.
+
 import { PAUSE, type Report } from '../../src/engine/policy.ts';
 import { ref, refKey, splitGroupKind, spoken } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
@@ -11,12 +12,13 @@ import {
   SIDECAR,
   TELEMETRY,
 } from '../../src/mesh/kinds/routing.ts';
+import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, rootNamespaces } from '../../src/mesh/releases.ts';
 import { servicesOf, waypointOf } from '../../src/mesh/waypoints.ts';
-import { captured, type Destination, evidenceFor, obstacle, SERVICE_ENTRY } from './destinations.ts';
+import { captured, type Destination, evidenceFor, obstacle } from './destinations.ts';
 import type { Id } from './policy.ts';
 
 /** Workloads that are looked at for one subject. */

@@ -1,12 +1,10 @@
 // The Services and ServiceEntries that mesh routing is about, who enforces at their pods, and what their waypoint makes of it.
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
-import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
+import { SERVICE_ENTRY, type Service, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { type Binding, hasAddress, isExternalName, waypointOf } from '../../src/mesh/waypoints.ts';
-
-export const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 
 export type Destination = Service | ServiceEntry;
 

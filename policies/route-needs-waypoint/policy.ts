@@ -1,4 +1,5 @@
 // L7 configuration that has no Envoy to run on: ztunnel reads none of it, a waypoint only what reaches it.
+
 import * as z from 'zod';
 import { definePolicy, type FindingSpec } from '../../src/engine/policy.ts';
 import { DESTINATION_RULE } from '../../src/mesh/kinds/destinationrules.ts';
@@ -13,11 +14,11 @@ import {
   VIRTUAL_SERVICE,
   WASM_PLUGIN,
 } from '../../src/mesh/kinds/routing.ts';
+import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import { WORKLOAD_KINDS } from '../../src/mesh/kinds/workloads.ts';
 import { isKind, isOf } from '../../src/mesh/kinds.ts';
 import { affectedBy } from './affected.ts';
 import { attachedReports } from './attached.ts';
-import { SERVICE_ENTRY } from './destinations.ts';
 import { destinationRuleReports, routeReports, virtualServiceReports } from './routes.ts';
 
 const ROUTES = ['HTTPRoute', 'GRPCRoute', 'TCPRoute', 'TLSRoute'].map(kind => `${kind}.gateway.networking.k8s.io`);

@@ -1,20 +1,20 @@
 // Mesh routes: VirtualServices, DestinationRules, and Gateway API routes of a Service.
+
 import type { Report } from '../../src/engine/policy.ts';
 import { type ObjectRef, ref, refKey, splitGroupKind, spoken } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { ambient } from '../../src/mesh/enrolment.ts';
 import { routesTo } from '../../src/mesh/implementations.ts';
 import { type DestinationRule, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
-import { GATEWAY, type ParentRef, type Route } from '../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, ISTIO_GATEWAY, type ParentRef, type Route } from '../../src/mesh/kinds/gateways.ts';
 import type { VirtualService } from '../../src/mesh/kinds/routing.ts';
+import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { atLeast, rootNamespaces } from '../../src/mesh/releases.ts';
-import { captured, type Destination, evidenceFor, obstacle, SERVICE_ENTRY, withHost } from './destinations.ts';
+import { captured, type Destination, evidenceFor, obstacle, withHost } from './destinations.ts';
 import type { Id } from './policy.ts';
-
-const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 
 /** What stands in the way at a captured destination, as a report. `what` is the thing that has no effect. */
 function* obstructed(mesh: Mesh, destination: Destination, what: string, path: string): Iterable<Report<Id>> {

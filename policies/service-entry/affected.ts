@@ -1,18 +1,17 @@
 // Which ServiceEntries another object's change concerns.
+
 import { PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import { ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, cniSettings, enrolsByDefault } from '../../src/mesh/enrolment.ts';
+import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
-import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
+import { SERVICE_ENTRY, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { controlPlanes, ztunnels } from '../../src/mesh/releases.ts';
 import { candidatesOf } from '../../src/mesh/waypoints.ts';
-import { SERVICE_ENTRY } from './hosts.ts';
-
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 
 export function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {
   const { kind, namespace, name } = change.ref;

@@ -1,8 +1,6 @@
 // Hosts that more than one object brings: who of them wins.
 import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
 
-export const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
-
 /** Whether `one` comes before `other`: the older, one that is not stored yet last, then by name as istiod sorts. */
 export function isOlder(one: ServiceEntry, other: ServiceEntry): boolean {
   if (one.created !== other.created) {

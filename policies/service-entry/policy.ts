@@ -3,10 +3,11 @@ import { type CheckContext, definePolicy, PAUSE } from '../../src/engine/policy.
 import { at } from '../../src/kube/json.ts';
 import { ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, enforcerOf, enrolsByDefault } from '../../src/mesh/enrolment.ts';
+import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { AUTHORIZATION_POLICY } from '../../src/mesh/kinds/security.ts';
-import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
+import { SERVICE_ENTRY, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { isOf } from '../../src/mesh/kinds.ts';
 import { ordinaryPod } from '../../src/mesh/ordinary.ts';
 import { hostKey } from '../../src/mesh/references.ts';
@@ -14,10 +15,9 @@ import { atLeast, controlPlanes, flag, ownersOf, servesAmbient, ztunnels } from 
 import { hasAddress, isExternalName, waypointOf } from '../../src/mesh/waypoints.ts';
 import { affected } from './affected.ts';
 import { dynamicDns } from './dynamic.ts';
-import { differ, isOlder, meet, portsMissingIn, SERVICE_ENTRY, visibleTo } from './hosts.ts';
+import { differ, isOlder, meet, portsMissingIn, visibleTo } from './hosts.ts';
 import { DYNAMIC, deployments, type Found, type Situation } from './situation.ts';
 
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 const SEEN = ['validate', 'files', 'audit'] as const;
 
 /** `resolution: NONE` with addresses: from 1.28 on ztunnel passes such traffic through. */

@@ -3,7 +3,7 @@ import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
 import { type GroupKind, type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { classOf, namespacesMatter, otherClasses, sameReaders } from '../../src/mesh/implementations.ts';
-import type { CustomResourceDefinition } from '../../src/mesh/kinds/cluster.ts';
+import { CRD, type CustomResourceDefinition } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
 import { ALPHA_INFERENCE_POOL, INFERENCE_POOL } from '../../src/mesh/kinds/inference.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
@@ -12,7 +12,6 @@ import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { GRANT, POLICY, REFERRERS } from './ownership.ts';
 import { entryOf, TABLE_KINDS } from './table.ts';
 
-const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
 
 /** Kinds of which something may be said without knowing the version of a request: all whose fate rests on more than that. */

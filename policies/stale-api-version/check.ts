@@ -2,7 +2,7 @@
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
 import { type GroupKind, type ObjectRef, splitGroupKind } from '../../src/kube/kind.ts';
 import { otherClasses, type Readers, readersOf } from '../../src/mesh/implementations.ts';
-import type { CustomResourceDefinition } from '../../src/mesh/kinds/cluster.ts';
+import { CRD, type CustomResourceDefinition } from '../../src/mesh/kinds/cluster.ts';
 import { ALPHA_INFERENCE_POOL, INFERENCE_POOL } from '../../src/mesh/kinds/inference.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import type { Lookup, Mesh } from '../../src/mesh/mesh.ts';
@@ -25,8 +25,6 @@ import {
 
 type Context = CheckContext<Options>;
 type VersionReport = Report<FindingId>;
-
-const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
 
 /** All findings about the version of an object are one and the same reference: moving from one to a milder one is progress. */
 const ABOUT = { key: 'version', about: 'version', path: '/apiVersion' } as const;

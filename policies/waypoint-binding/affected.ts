@@ -1,10 +1,13 @@
 // Whose findings a change of something else may alter.
+
 import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
+import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Fact, Mesh } from '../../src/mesh/mesh.ts';
 import { controlPlanes } from '../../src/mesh/releases.ts';
@@ -12,9 +15,7 @@ import { bindingLabels, CANARY, namersOf, USE_WAYPOINT } from '../../src/mesh/wa
 
 type Named = Iterable<ObjectRef | typeof PAUSE>;
 
-const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const WORKLOAD_ENTRY = 'WorkloadEntry.networking.istio.io';
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 
 function* everyFifty(objects: Iterable<Meta>, wanted: (object: Meta) => boolean): Named {
   let steps = 0;

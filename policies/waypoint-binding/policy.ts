@@ -1,4 +1,5 @@
 // Labels that name a waypoint, and what becomes of them.
+
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
 import { type ObjectRef, ref, spoken } from '../../src/kube/kind.ts';
@@ -6,6 +7,7 @@ import { pointer } from '../../src/kube/patch.ts';
 import { ambient, enforcerOf, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import { templatePath, WORKLOAD_KINDS, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
@@ -29,7 +31,6 @@ import {
 } from '../../src/mesh/waypoints.ts';
 import { affected } from './affected.ts';
 
-const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const WORKLOAD_ENTRY = 'WorkloadEntry.networking.istio.io';
 const SEEN = ['validate', 'files', 'audit'] as const;
 

@@ -1,8 +1,7 @@
 // Which facts about the control plane a change may alter: what `affected` asks before it names every subject of a kind.
+import { WEBHOOKS } from './kinds/cluster.ts';
 import type { Workload } from './kinds/workloads.ts';
 import type { Change } from './mesh.ts';
-
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 
 /**
  * True where a change may alter a fact that rests on istiod: its release, settings, revision tags, MeshConfig, or which

@@ -3,7 +3,7 @@
 import { at, record, records, text, texts } from '../kube/json.ts';
 import { type LabelSelector, labelSelector, type StringMap, selects } from '../kube/labels.ts';
 import { yamlIn } from '../kube/yaml.ts';
-import type { Webhook, WebhookConfiguration } from './kinds/cluster.ts';
+import { WEBHOOKS, type Webhook, type WebhookConfiguration } from './kinds/cluster.ts';
 import type { Container, Workload } from './kinds/workloads.ts';
 import type { Fact, Mesh } from './mesh.ts';
 import { atLeast, type ControlPlane, controlPlanes, flag, parseRelease } from './releases.ts';
@@ -15,7 +15,6 @@ const STATUS = 'sidecar.istio.io/status';
 const INJECT = 'sidecar.istio.io/inject';
 const INJECTION = 'istio-injection';
 const REVISION = 'istio.io/rev';
-const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
 
 /** Namespaces whose pods the injector never touches (pkg/kube/inject/initializer.go). */
 const IGNORED = new Set(['kube-system', 'kube-public', 'kube-node-lease', 'local-path-storage']);

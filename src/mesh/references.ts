@@ -2,13 +2,20 @@
 // a Gateway the namespaces that name it as their waypoint, without a search.
 import { type GroupKind, refKey } from '../kube/kind.ts';
 import { DESTINATION_RULE, type DestinationRule, fullHost } from './kinds/destinationrules.ts';
-import { type BackendTlsPolicy, GATEWAY, type Gateway, ROUTE_KINDS, type Route } from './kinds/gateways.ts';
+import {
+  type BackendTlsPolicy,
+  GATEWAY,
+  type Gateway,
+  ISTIO_GATEWAY,
+  ROUTE_KINDS,
+  type Route,
+} from './kinds/gateways.ts';
 import type { InferencePool, PoolReferrer } from './kinds/inference.ts';
 import type { Meta } from './kinds/meta.ts';
 import { VIRTUAL_SERVICE, type VirtualService } from './kinds/routing.ts';
 import type { HorizontalPodAutoscaler } from './kinds/scaling.ts';
 import { type Attachment, AUTHORIZATION_POLICY } from './kinds/security.ts';
-import type { ServiceEntry } from './kinds/services.ts';
+import { SERVICE_ENTRY, type ServiceEntry } from './kinds/services.ts';
 import { WORKLOADS, type Workload } from './kinds/workloads.ts';
 
 /** The key of one thing that is referred to: an object, a role such as `component/istiod`, or a host. */
@@ -46,8 +53,6 @@ export function componentKey(component: 'istiod' | 'ztunnel' | 'istio-cni' | 'ga
 }
 
 const DRY_RUN = 'istio.io/dry-run';
-const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
-const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
 
 function waypointNamed(labels: Meta['labels'], own: string): readonly ReferenceKey[] {

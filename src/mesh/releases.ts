@@ -3,7 +3,7 @@ import { at, record, records, text } from '../kube/json.ts';
 import { type GroupKind, splitGroupKind } from '../kube/kind.ts';
 import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
 import { yamlIn } from '../kube/yaml.ts';
-import type { CustomResourceDefinition } from './kinds/cluster.ts';
+import { CRD, type CustomResourceDefinition } from './kinds/cluster.ts';
 import type { Meta } from './kinds/meta.ts';
 import type { Workload } from './kinds/workloads.ts';
 import { isKind, KINDS } from './kinds.ts';
@@ -87,7 +87,6 @@ export interface ControlPlane {
 }
 
 const DEFAULT_ROOT = 'istio-system';
-const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
 const OFF = new Set(['0', 'f', 'F', 'false', 'FALSE', 'False']);
 const ON = new Set(['1', 't', 'T', 'true', 'TRUE', 'True']);
 

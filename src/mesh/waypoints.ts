@@ -6,7 +6,7 @@ import { labelSelector, type StringMap, selects } from '../kube/labels.ts';
 import { ambient, MANAGED } from './enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS, type Gateway, type Listener } from './kinds/gateways.ts';
 import type { Meta } from './kinds/meta.ts';
-import type { Service, ServiceEntry } from './kinds/services.ts';
+import { SERVICE_ENTRY, type Service, type ServiceEntry } from './kinds/services.ts';
 import { WORKLOADS, type Workload } from './kinds/workloads.ts';
 import type { Mesh } from './mesh.ts';
 import { atLeast, type ControlPlane, discovers, flag, parseBool } from './releases.ts';
@@ -20,7 +20,6 @@ export const WAYPOINT_FOR = 'istio.io/waypoint-for';
 export const INGRESS_USE_WAYPOINT = 'istio.io/ingress-use-waypoint';
 const INBOUND_BINDING = 'ambient.istio.io/waypoint-inbound-binding';
 const AUTO_ALLOCATE = 'networking.istio.io/enable-autoallocate-ip';
-const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
 
 /** What a waypoint is asked to take: traffic to a Service's address, or to a pod's own. */
 export type TrafficType = 'service' | 'workload';

@@ -3,6 +3,10 @@ import { type GroupKind, groupKind } from '../../kube/kind.ts';
 import { type LabelSelector, labelSelector, type StringMap, stringMap } from '../../kube/labels.ts';
 import { type Meta, metaOf } from './meta.ts';
 
+export const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
+
+export const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.io';
+
 export type Namespace = Meta;
 
 export function namespace(kind: GroupKind, ns: string, object: unknown): Namespace {

@@ -4,6 +4,7 @@ import { type LabelSelector, labelSelector, type StringMap, stringMap } from '..
 import { type Meta, metaOf } from './meta.ts';
 
 export const GATEWAY = 'Gateway.gateway.networking.k8s.io';
+export const ISTIO_GATEWAY = 'Gateway.networking.istio.io';
 export const GATEWAY_CLASS = 'GatewayClass.gateway.networking.k8s.io';
 
 export interface Listener {

@@ -3,6 +3,8 @@ import type { GroupKind } from '../../kube/kind.ts';
 import { type LabelSelector, labelSelector, type StringMap, stringMap } from '../../kube/labels.ts';
 import { type Meta, metaOf } from './meta.ts';
 
+export const SERVICE_ENTRY = 'ServiceEntry.networking.istio.io';
+
 export interface ServicePort {
   readonly name: string;
   readonly port: number;

@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import { at, same, text } from '../../../kube/json.ts';
 import { type GroupKind, type ObjectRef, refKey, splitGroupKind } from '../../../kube/kind.ts';
-import type { CustomResourceDefinition } from '../../kinds/cluster.ts';
+import { CRD, type CustomResourceDefinition } from '../../kinds/cluster.ts';
 import { GATEWAY } from '../../kinds/gateways.ts';
 import type { Meta } from '../../kinds/meta.ts';
 import type { Workload } from '../../kinds/workloads.ts';
@@ -15,7 +15,6 @@ import { type ConfigMaps, watchConfigMaps } from './configmaps.ts';
 import { createLocator } from './discovery.ts';
 import { type KindStatus, type Reflector, reflect, TIMING, type Timing } from './reflector.ts';
 
-const CRD = 'CustomResourceDefinition.apiextensions.k8s.io';
 /** Kinds whose objects are many and of which labels and annotations suffice. */
 const METADATA_ONLY: ReadonlySet<GroupKind> = new Set(['Pod', 'ReplicaSet.apps']);
 /** Kinds that are read by name and on demand, never listed. */
