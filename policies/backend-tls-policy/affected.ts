@@ -54,10 +54,6 @@ function isEmpty(objects: Iterable<unknown>): boolean {
 export function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }): Iterable<ObjectRef> {
   if (isEmpty(after.list(BACKEND_TLS_POLICY))) return;
   const { kind, namespace, name } = change.ref;
-  const cni = (mesh: Mesh) => {
-    const { excluded, selectors, ambient: enabled } = mesh.fact(cniSettings);
-    return { excluded: [...excluded], selectors, enabled };
-  };
   const everywhere =
     kind === GATEWAY_CLASS ||
     kind === WEBHOOKS ||
@@ -66,7 +62,7 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
     (kind === 'ConfigMap' && name.startsWith('istio')) ||
     !same(before.fact(controlPlanes), after.fact(controlPlanes)) ||
     before.fact(ambient).state !== after.fact(ambient).state ||
-    !same(cni(before), cni(after));
+    !same(before.fact(cniSettings), after.fact(cniSettings));
   if (everywhere) {
     for (const policy of after.list(BACKEND_TLS_POLICY)) yield ref(policy);
     return;

@@ -7,7 +7,14 @@ import type { ConfigMap, Specified } from '../../src/mesh/kinds/cluster.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { templatePath, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { controlPlanes, imageRelease, parseRelease, type Release, rootNamespaces } from '../../src/mesh/releases.ts';
+import {
+  controlPlanes,
+  imageRelease,
+  meshConfigName,
+  parseRelease,
+  type Release,
+  rootNamespaces,
+} from '../../src/mesh/releases.ts';
 import type { Chart } from './table.ts';
 
 /** A value and where it stands. */
@@ -133,10 +140,7 @@ function ofWorkload(workload: Workload): readonly Part[] {
 function holdsMeshConfig({ name, namespace }: ConfigMap, mesh: Mesh): boolean {
   const planes = mesh.fact(controlPlanes);
   if (planes.length === 0) return name === 'istio' && mesh.fact(rootNamespaces).includes(namespace);
-  return planes.some(
-    plane =>
-      plane.namespace === namespace && name === (plane.revision === 'default' ? 'istio' : `istio-${plane.revision}`),
-  );
+  return planes.some(plane => plane.namespace === namespace && name === meshConfigName(plane.revision));
 }
 
 function parsed(source: string | undefined): unknown {

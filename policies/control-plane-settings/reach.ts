@@ -13,6 +13,7 @@ import {
   type ControlPlane,
   controlPlanes,
   discovers,
+  meshConfigName,
   ownersOf,
   ownsRevision,
 } from '../../src/mesh/releases.ts';
@@ -197,7 +198,7 @@ export function* onDiscovery(subject: Meta, { mesh }: CheckContext<unknown>): It
       {
         kind: 'ConfigMap',
         namespace: first.namespace,
-        name: first.revision === 'default' ? 'istio' : `istio-${first.revision}`,
+        name: meshConfigName(first.revision),
       },
     ],
     because: asked,

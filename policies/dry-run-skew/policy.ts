@@ -169,9 +169,7 @@ function* affected(change: Change, { before, after }: { before: Mesh; after: Mes
   const parts =
     !same(before.fact(controlPlanes), after.fact(controlPlanes)) ||
     !same(before.fact(ztunnels), after.fact(ztunnels)) ||
-    !same([...before.fact(cniSettings).excluded], [...after.fact(cniSettings).excluded]) ||
-    !same(before.fact(cniSettings).selectors, after.fact(cniSettings).selectors) ||
-    before.fact(cniSettings).ambient !== after.fact(cniSettings).ambient ||
+    !same(before.fact(cniSettings), after.fact(cniSettings)) ||
     kind === 'MutatingWebhookConfiguration.admissionregistration.k8s.io' ||
     kind === 'GatewayClass.gateway.networking.k8s.io' ||
     (kind === 'ConfigMap' && name.startsWith('istio'));

@@ -121,10 +121,6 @@ function isOnlyAmbient(mesh: Mesh, namespace: string): boolean {
 }
 
 function altersParts({ ref: { kind, name } }: Change, before: Mesh, after: Mesh): boolean {
-  const cni = (mesh: Mesh) => {
-    const { excluded, selectors, ambient: enabled } = mesh.fact(cniSettings);
-    return { excluded: [...excluded], selectors, enabled };
-  };
   return (
     kind === WEBHOOKS ||
     kind === GATEWAY_CLASS ||
@@ -133,7 +129,7 @@ function altersParts({ ref: { kind, name } }: Change, before: Mesh, after: Mesh)
     !same(before.fact(controlPlanes), after.fact(controlPlanes)) ||
     before.fact(ambient).state !== after.fact(ambient).state ||
     before.fact(cilium) !== after.fact(cilium) ||
-    !same(cni(before), cni(after))
+    !same(before.fact(cniSettings), after.fact(cniSettings))
   );
 }
 

@@ -6,14 +6,20 @@ import { enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { type ControlPlane, extensionProviders, flag, ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
+import {
+  type ControlPlane,
+  extensionProviders,
+  flag,
+  meshConfigName,
+  ownsRevision,
+  rootNamespaces,
+} from '../../src/mesh/releases.ts';
 import type { Found } from './findings.ts';
 import { isDryRun, type Owners } from './owners.ts';
 
 function configMapOf(plane: ControlPlane): readonly ObjectRef[] {
   if (!plane.seen) return [];
-  const name = plane.revision === 'default' ? 'istio' : `istio-${plane.revision}`;
-  return [{ kind: 'ConfigMap', namespace: plane.namespace, name }];
+  return [{ kind: 'ConfigMap', namespace: plane.namespace, name: meshConfigName(plane.revision) }];
 }
 
 /** The finding that a CUSTOM policy's provider is not defined; undefined where it is, or where MeshConfig is not known. */

@@ -16,10 +16,6 @@ import { candidatesOf } from '../../src/mesh/waypoints.ts';
 export function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {
   const { kind, namespace, name } = change.ref;
   const altered = <T>(fact: { name: string; compute: (mesh: Mesh) => T }) => !same(before.fact(fact), after.fact(fact));
-  const cni = (mesh: Mesh) => {
-    const { excluded, selectors, ambient: enabled } = mesh.fact(cniSettings);
-    return { excluded: [...excluded], selectors, enabled };
-  };
   const everywhere =
     kind === GATEWAY_CLASS ||
     kind === WEBHOOKS ||
@@ -27,7 +23,7 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
     altered(controlPlanes) ||
     altered(ztunnels) ||
     before.fact(ambient).state !== after.fact(ambient).state ||
-    !same(cni(before), cni(after));
+    altered(cniSettings);
   const joins = kind === 'Namespace' && enrolsByDefault(before, name) !== enrolsByDefault(after, name);
   if (everywhere || joins) {
     let count = 0;

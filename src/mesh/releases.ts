@@ -126,6 +126,11 @@ function fromMeshConfig(meshConfig: unknown, istiodNamespace: string) {
   };
 }
 
+/** Name of the ConfigMap that a revision of istiod reads MeshConfig from: a suffix except for the default one (pilot/pkg/bootstrap/mesh.go). */
+export function meshConfigName(revision: string): string {
+  return revision === 'default' || revision === '' ? 'istio' : `istio-${revision}`;
+}
+
 /** The second ConfigMap of MeshConfig that istiod reads, in its own namespace; undefined where it reads none. */
 export function sharedMeshConfig({ seen, namespace, env }: Pick<ControlPlane, 'seen' | 'namespace' | 'env'>) {
   const name = env['SHARED_MESH_CONFIG'] ?? '';
@@ -150,9 +155,7 @@ function seenControlPlane(mesh: Mesh, istiod: Workload, tags: ReadonlyMap<string
   const revision =
     istiod.template.labels['istio.io/rev'] ?? istiod.labels['istio.io/rev'] ?? env['REVISION'] ?? 'default';
   const release = container === undefined ? undefined : imageRelease(container.image);
-  // the `istio` ConfigMap has the revision as a suffix except for the default one (pilot/pkg/bootstrap/mesh.go)
-  const name = revision === 'default' || revision === '' ? 'istio' : `istio-${revision}`;
-  const own = parseYaml(mesh.get('ConfigMap', istiod.namespace, name)?.data['mesh']);
+  const own = parseYaml(mesh.get('ConfigMap', istiod.namespace, meshConfigName(revision))?.data['mesh']);
   const sharedRef = sharedMeshConfig({ seen: true, namespace: istiod.namespace, env });
   // only those by whose change everything is judged again (src/mesh/changes.ts)
   const shared = sharedRef?.name.startsWith('istio-')
