@@ -5,32 +5,15 @@ import { difference, identityOf } from '../../src/engine/difference.ts';
 import type { Policy } from '../../src/engine/policy.ts';
 import { DEFAULT_SETTINGS } from '../../src/engine/settings.ts';
 import { refKey } from '../../src/kube/kind.ts';
-import { identify, isKind, project } from '../../src/mesh/kinds.ts';
 import type { Change } from '../../src/mesh/mesh.ts';
 import { overlay } from '../../src/mesh/overlay.ts';
 import { createStore } from '../../src/mesh/store.ts';
 import { anyMesh, anyObject, type Manifest } from '../generate/mesh.ts';
 import { seeded } from '../generate/random.ts';
+import { bruteForce, projected } from '../support/bruteforce.ts';
 
 const RUNS = Number(process.env['AFFECTED_RUNS'] ?? 2000);
 const FIRST = Number(process.env['AFFECTED_SEED'] ?? 1);
-
-function projected(manifest: Manifest) {
-  const identity = identify(manifest);
-  if (identity === undefined) throw new Error(`no object: ${JSON.stringify(manifest)}`);
-  return project(identity.kind, identity.namespace, manifest);
-}
-
-/** The same policy, but every subject there is counts as affected. */
-function bruteForce(policy: Policy): Policy {
-  return {
-    ...policy,
-    check: (subject, context) => policy.check(subject, context),
-    *affected(_change, { after }) {
-      for (const kind of policy.subjects) if (isKind(kind)) yield* after.list(kind);
-    },
-  };
-}
 
 const bruteForced = policies.map(bruteForce);
 

@@ -1,5 +1,6 @@
 // `affected` of the policies on NetworkPolicies, dry runs, ServiceEntries, BackendTLSPolicies and waypoints' scale, held against
 // evaluating everything, over small meshes in which their findings are frequent.
+
 import { expect, test } from 'vitest';
 import { backendTlsPolicyPolicy } from '../../policies/backend-tls-policy/policy.ts';
 import { dryRunSkew } from '../../policies/dry-run-skew/policy.ts';
@@ -11,11 +12,11 @@ import type { Policy } from '../../src/engine/policy.ts';
 import { DEFAULT_SETTINGS } from '../../src/engine/settings.ts';
 import { refKey } from '../../src/kube/kind.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { identify, type Kind, project } from '../../src/mesh/kinds.ts';
 import type { Change } from '../../src/mesh/mesh.ts';
 import { overlay } from '../../src/mesh/overlay.ts';
 import { createStore } from '../../src/mesh/store.ts';
 import { type Random, seeded } from '../generate/random.ts';
+import { bruteForce, projected } from '../support/bruteforce.ts';
 
 type Entries = Record<string, unknown>;
 
@@ -650,22 +651,6 @@ const MAKERS: readonly (readonly [Maker, number])[] = [
   [authorization, 8],
 ];
 const ONE_OF = MAKERS.flatMap(([maker, weight]) => Array.from({ length: weight }, () => maker));
-
-function projected(manifest: Entries): Meta {
-  const identity = identify(manifest);
-  if (identity === undefined) throw new Error(`no object: ${JSON.stringify(manifest)}`);
-  return project(identity.kind, identity.namespace, manifest);
-}
-
-function bruteForce(policy: Policy): Policy {
-  return {
-    ...policy,
-    check: (subject, context) => policy.check(subject, context),
-    *affected(_change, { after }) {
-      for (const kind of policy.subjects) yield* after.list(kind as Kind);
-    },
-  };
-}
 
 async function findings(
   objects: readonly Meta[],
