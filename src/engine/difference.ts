@@ -1,7 +1,7 @@
 // Which findings does Mesh B have that Mesh A has not? The one question behind admission, check, audit and plan.
 import { performance } from 'node:perf_hooks';
 import { setImmediate as breathe } from 'node:timers/promises';
-import { type ObjectRef, refKey } from '../kube/kind.ts';
+import { type ObjectRef, ref, refKey } from '../kube/kind.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
 import { WORKLOADS, type Workload } from '../mesh/kinds/workloads.ts';
 import { isKind } from '../mesh/kinds.ts';
@@ -147,9 +147,10 @@ interface Search extends Question {
 }
 
 /** A piece of evidence, said to be missing where it is. */
-function marked({ kind, namespace, name }: ObjectRef, mesh: Mesh): Finding['evidence'][number] {
-  const ref = { kind, namespace, name };
-  return isKind(kind) && mesh.find(kind, namespace, name) === 'absent' ? { ...ref, missing: true } : ref;
+function marked(object: ObjectRef, mesh: Mesh): Finding['evidence'][number] {
+  const { kind, namespace, name } = object;
+  const missing = isKind(kind) && mesh.find(kind, namespace, name) === 'absent';
+  return missing ? { ...ref(object), missing } : ref(object);
 }
 
 function terminating(mesh: Mesh, object: Meta): boolean {
@@ -335,7 +336,8 @@ function* perform(
       ...report,
       evidence: report.evidence.map(ref => marked(ref, after)),
       policy: policy.id,
-      subject,
+      // `affected` may hand out the object itself; its identity alone belongs in a report
+      subject: ref(subject),
       action,
       standing: old ? 'old' : 'new',
       ...(exempt ? { exemption } : {}),

@@ -66,6 +66,8 @@ async function findingsOf(
     stage: 'validate',
     now: Date.parse('2026-11-30T00:00:00Z'),
   });
+  // reports show it: `affected` may hand out whole objects, their environment among them
+  for (const { subject } of answer.findings) expect(Object.keys(subject)).toEqual(['kind', 'namespace', 'name']);
   return answer.findings
     .map(finding => `${identityOf(finding.policy, finding.subject, finding)} ${finding.action} ${finding.standing}`)
     .sort();
