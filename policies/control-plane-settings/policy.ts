@@ -1,6 +1,6 @@
 // Settings of istiod, ztunnel and istio-cni that do not do what they say, wherever they are kept.
 import * as z from 'zod';
-import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
+import { definePolicy, matching, PAUSE } from '../../src/engine/policy.ts';
 import { type GroupKind, type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
@@ -63,14 +63,9 @@ function* all(mesh: Mesh, kinds: readonly Kind[], namespace?: string): Iterable<
 
 /** Every object whose settings are judged by what is known of the control plane. */
 function* settings(mesh: Mesh): Iterable<ObjectRef | typeof PAUSE> {
-  let count = 0;
   for (const component of COMPONENTS) for (const object of mesh.referring(componentKey(component))) yield ref(object);
   yield* all(mesh, OPERATOR_KINDS);
-  for (const configMap of mesh.list('ConfigMap')) {
-    count += 1;
-    if (count % 50 === 0) yield PAUSE;
-    if (isIstios(configMap.name)) yield ref(configMap);
-  }
+  yield* matching(mesh.list('ConfigMap'), ({ name }) => isIstios(name));
 }
 
 /** The istiods, whose `resources-ignored` depends on whether anything is there that they ignore. */

@@ -6,7 +6,7 @@ import { DATAPLANE_MODE } from '../../src/mesh/enrolment.ts';
 import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { templatePath, type Workload } from '../../src/mesh/kinds/workloads.ts';
-import { isKind, KINDS, type Kind } from '../../src/mesh/kinds.ts';
+import { ISTIO_CONFIG_KINDS, isKind, KINDS, type Kind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import {
   atLeast,
@@ -28,16 +28,7 @@ export const SECURITY_KINDS = [
 
 /** Other kinds that istiod reads from the namespaces that it watches. */
 export const CONFIG_KINDS = [
-  'VirtualService.networking.istio.io',
-  'DestinationRule.networking.istio.io',
-  'ServiceEntry.networking.istio.io',
-  'WorkloadEntry.networking.istio.io',
-  'Gateway.networking.istio.io',
-  'Sidecar.networking.istio.io',
-  'EnvoyFilter.networking.istio.io',
-  'Telemetry.telemetry.istio.io',
-  'WasmPlugin.extensions.istio.io',
-  'TrafficExtension.extensions.istio.io',
+  ...ISTIO_CONFIG_KINDS,
   'BackendTLSPolicy.gateway.networking.k8s.io',
   'HTTPRoute.gateway.networking.k8s.io',
   'GRPCRoute.gateway.networking.k8s.io',

@@ -1,6 +1,6 @@
 // Whose findings a change of something else may alter.
 
-import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
+import { type ChangeContext, PAUSE, pausing } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
@@ -24,7 +24,6 @@ import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { controlPlanes, rootNamespaces } from '../../src/mesh/releases.ts';
 import { bindingLabels, consumerNamespace, namedWaypoint, namersOf, servicesIn } from '../../src/mesh/waypoints.ts';
-import { pausing } from './findings.ts';
 
 type Named = Iterable<ObjectRef | typeof PAUSE>;
 

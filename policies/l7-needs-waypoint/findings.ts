@@ -1,5 +1,4 @@
-import type { FindingSpec, Report } from '../../src/engine/policy.ts';
-import { PAUSE } from '../../src/engine/policy.ts';
+import type { FindingSpec, PAUSE, Report } from '../../src/engine/policy.ts';
 
 const SEEN = ['validate', 'files', 'audit'] as const;
 
@@ -89,13 +88,3 @@ export const findings = {
 export type Id = keyof typeof findings;
 export type Found = Report<Id>;
 export type Search = Iterable<Found | typeof PAUSE>;
-
-/** Yields every so many steps of a long search. */
-export function* pausing<T>(items: Iterable<T>, every = 50): Iterable<T | typeof PAUSE> {
-  let count = 0;
-  for (const item of items) {
-    yield item;
-    count += 1;
-    if (count % every === 0) yield PAUSE;
-  }
-}

@@ -1,7 +1,7 @@
 // Labels and annotations of the mesh that do not say what their author thinks.
 import * as z from 'zod';
-import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import { type GroupKind, type ObjectRef, ref } from '../../src/kube/kind.ts';
+import { type CheckContext, definePolicy, matching, type Report } from '../../src/engine/policy.ts';
+import { type GroupKind, ref } from '../../src/kube/kind.ts';
 import type { StringMap } from '../../src/kube/labels.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
@@ -240,19 +240,6 @@ function misspelled(key: string, likely: string, path: string): Report<Id> {
   };
 }
 
-function* concerned(
-  mesh: Mesh,
-  namespace: string | undefined,
-  key: (annotations: StringMap) => boolean,
-): Iterable<ObjectRef | typeof PAUSE> {
-  let count = 0;
-  for (const workload of mesh.workloads({}, namespace)) {
-    count += 1;
-    if (count % 50 === 0) yield PAUSE;
-    if (key(workload.template.annotations)) yield ref(workload);
-  }
-}
-
 /** Subjects of this policy: every kind on which Istio reads a label or annotation. */
 const SUBJECTS: readonly GroupKind[] = [
   'Namespace',
@@ -323,14 +310,14 @@ export const meshLabels = definePolicy({
   *affected(change: Change, { after }) {
     const kind = change.ref.kind;
     if (kind === 'Namespace') {
-      yield* concerned(after, change.ref.name, annotations => annotations[INJECT] === 'true');
+      yield* matching(after.workloads({}, change.ref.name), one => one.template.annotations[INJECT] === 'true');
     } else if (kind === GATEWAY_CLASS) {
       for (const gateway of after.list(GATEWAY)) {
         if (gateway.className === change.ref.name && gateway.labels['istio.io/waypoint-for'] !== undefined)
           yield ref(gateway);
       }
     } else if (touchesControlPlane(change)) {
-      yield* concerned(after, undefined, annotations => {
+      yield* matching(after.workloads(), ({ template: { annotations } }) => {
         if (annotations[INJECT] === 'true') return true;
         for (const key in annotations) if (knowledgeOf(key).annotation?.until !== undefined) return true;
         return false;

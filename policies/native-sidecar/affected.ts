@@ -1,5 +1,5 @@
 // Whose findings the change of another object can alter: a namespace's labels, a node's kubelet, istiod and its injector.
-import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
+import { type ChangeContext, matching, type PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
@@ -63,20 +63,6 @@ function* rules({ before, after }: ChangeContext): Iterable<ObjectRef> {
   }
 }
 
-/** Workloads of a namespace, or of all, for which it matters. */
-function* workloads(
-  { after }: ChangeContext,
-  namespace: string | undefined,
-  matters: (workload: Workload) => boolean,
-): Iterable<ObjectRef | typeof PAUSE> {
-  let seen = 0;
-  for (const workload of after.workloads({}, namespace)) {
-    seen += 1;
-    if (seen % 50 === 0) yield PAUSE;
-    if (matters(workload)) yield workload;
-  }
-}
-
 /** Kinds of which an absence means something here. */
 const WHOLE = ['Node', 'MutatingWebhookConfiguration.admissionregistration.k8s.io'] as const satisfies readonly Kind[];
 
@@ -103,19 +89,18 @@ export function* affected(change: Change, context: ChangeContext): Iterable<Obje
     if (same(change.before?.labels, change.after?.labels)) return;
     if (anyRules(after) && before.fact(sidecarsExpected) !== after.fact(sidecarsExpected)) yield* rules(context);
     for (const kind of ENGINE_KINDS) yield* after.list(kind, ref.name);
-    yield* workloads(context, ref.name, tellingIn(context));
+    yield* matching(after.workloads({}, ref.name), tellingIn(context));
     return;
   }
   if (ref.kind === 'Node') {
     const flipped = !same(defaults(before), defaults(after));
     if (flipped) yield* rules(context);
     if (flipped || !same(before.fact(oldNodes), after.fact(oldNodes)))
-      yield* workloads(context, undefined, tellingIn(context));
+      yield* matching(after.workloads(), tellingIn(context));
     // a pod that names its node goes by that one, where it is known
     const known = before.complete('Node') === after.complete('Node');
-    yield* workloads(
-      context,
-      undefined,
+    yield* matching(
+      after.workloads(),
       ({ template }) => template.nodeName !== undefined && (!known || template.nodeName === ref.name),
     );
     return;
@@ -125,7 +110,7 @@ export function* affected(change: Change, context: ChangeContext): Iterable<Obje
     const known = WHOLE.every(kind => before.complete(kind) === after.complete(kind));
     if (known && (was === is || same(was, is))) return;
     yield* rules(context);
-    yield* workloads(context, undefined, tellingIn(context));
+    yield* matching(after.workloads(), tellingIn(context));
     return;
   }
   for (const kind of MUTATOR_KINDS) if (ref.kind === kind) yield* after.list(kind);

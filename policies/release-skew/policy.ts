@@ -1,7 +1,7 @@
 // Releases and revisions that do not go together: istiod, ztunnel, istio-cni, proxies, Kubernetes.
 
 import * as z from 'zod';
-import { definePolicy, PAUSE } from '../../src/engine/policy.ts';
+import { definePolicy, matching, PAUSE } from '../../src/engine/policy.ts';
 import { type GroupKind, type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { proxyOf } from '../../src/mesh/injection.ts';
@@ -22,19 +22,6 @@ import { onDataPlane } from './skew.ts';
 const DESTINATION_RULE = 'DestinationRule.networking.istio.io';
 const LABELLED: readonly GroupKind[] = ['Namespace', GATEWAY, ...FILTERED_KINDS, ...STRICT_KINDS];
 
-function* workloadsOf(
-  mesh: Mesh,
-  namespace: string | undefined,
-  wanted: (one: Workload) => boolean,
-): Iterable<ObjectRef | typeof PAUSE> {
-  let count = 0;
-  for (const one of mesh.workloads({}, namespace)) {
-    count += 1;
-    if (count % 50 === 0) yield PAUSE;
-    if (wanted(one)) yield ref(one);
-  }
-}
-
 const hasRevision = (one: Workload) => one.template.labels[REVISION] !== undefined;
 const isDataPlane = (one: Workload) =>
   (one.component !== undefined && one.component !== 'istiod') || proxyOf(one) !== undefined;
@@ -52,14 +39,11 @@ function* labelled(mesh: Mesh): Iterable<ObjectRef | typeof PAUSE> {
 }
 
 /** Istio Gateways that select the proxies of a Gateway by its name; of every one where none is given. */
-function* selecting(mesh: Mesh, name?: string): Iterable<ObjectRef | typeof PAUSE> {
-  let count = 0;
-  for (const gateway of mesh.list(ISTIO_GATEWAY)) {
-    count += 1;
-    if (count % 50 === 0) yield PAUSE;
-    const selected = gateway.selector[GATEWAY_NAME];
-    if (selected !== undefined && (name === undefined || selected === name)) yield ref(gateway);
-  }
+function selecting(mesh: Mesh, name?: string): Iterable<ObjectRef | typeof PAUSE> {
+  return matching(mesh.list(ISTIO_GATEWAY), ({ selector }) => {
+    const selected = selector[GATEWAY_NAME];
+    return selected !== undefined && (name === undefined || selected === name);
+  });
 }
 
 function* components(mesh: Mesh, ...names: readonly ('istiod' | 'ztunnel' | 'istio-cni')[]): Iterable<ObjectRef> {
@@ -137,22 +121,22 @@ export const releaseSkew = definePolicy({
       yield* selecting(after, name);
     } else if (kind === 'Namespace') {
       yield* selecting(after);
-      yield* workloadsOf(after, name, one => hasRevision(one) || proxyOf(one) !== undefined);
+      yield* matching(after.workloads({}, name), one => hasRevision(one) || proxyOf(one) !== undefined);
     } else if (kind === GATEWAY_CLASS) {
       yield* selecting(after);
       for (const gateway of after.list(GATEWAY)) if (gateway.labels[REVISION] !== undefined) yield ref(gateway);
     } else if (touchesControlPlane(change)) {
       yield* components(after, 'istiod', 'ztunnel', 'istio-cni');
-      yield* workloadsOf(after, undefined, one => hasRevision(one) || isDataPlane(one));
+      yield* matching(after.workloads(), one => hasRevision(one) || isDataPlane(one));
       yield* selecting(after);
       for (const rule of after.list(DESTINATION_RULE)) if (rule.budgetWithoutPercent) yield ref(rule);
       if (kind !== 'ConfigMap' || revisions(before) !== revisions(after)) yield* labelled(after);
     } else if (componentOf(change.before) === 'istio-cni' || componentOf(change.after) === 'istio-cni') {
       yield* components(after, 'ztunnel');
-      yield* workloadsOf(after, undefined, hasRevision);
+      yield* matching(after.workloads(), hasRevision);
     } else if (WORKLOADS.has(kind) && change.after === undefined) {
       // it may have been the owner that was judged for another
-      yield* workloadsOf(after, namespace, one => hasRevision(one) || isDataPlane(one));
+      yield* matching(after.workloads({}, namespace), one => hasRevision(one) || isDataPlane(one));
     }
   },
 });

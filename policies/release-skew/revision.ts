@@ -1,4 +1,5 @@
 // Objects that name a revision of Istio which nobody here is.
+
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
 import type { GroupKind } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
@@ -7,6 +8,7 @@ import { injectionOf } from '../../src/mesh/injection.ts';
 import { GATEWAY, type Gateway } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { templatePath, WORKLOADS, type Workload, workload } from '../../src/mesh/kinds/workloads.ts';
+import { ISTIO_CONFIG_KINDS } from '../../src/mesh/kinds.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, controlPlanes } from '../../src/mesh/releases.ts';
@@ -22,16 +24,7 @@ export const STRICT_KINDS: ReadonlySet<GroupKind> = new Set([
 
 /** Other kinds that istiod filters by revision (pilot/pkg/config/kube/crdclient; tried with 1.30 and 1.31). */
 export const FILTERED_KINDS = [
-  'VirtualService.networking.istio.io',
-  'DestinationRule.networking.istio.io',
-  'ServiceEntry.networking.istio.io',
-  'WorkloadEntry.networking.istio.io',
-  'Gateway.networking.istio.io',
-  'Sidecar.networking.istio.io',
-  'EnvoyFilter.networking.istio.io',
-  'Telemetry.telemetry.istio.io',
-  'WasmPlugin.extensions.istio.io',
-  'TrafficExtension.extensions.istio.io',
+  ...ISTIO_CONFIG_KINDS,
   'HTTPRoute.gateway.networking.k8s.io',
   'GRPCRoute.gateway.networking.k8s.io',
   'TCPRoute.gateway.networking.k8s.io',

@@ -1,6 +1,6 @@
 // Which ServiceEntries another object's change concerns.
 
-import { PAUSE } from '../../src/engine/policy.ts';
+import { matching } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import { ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, cniSettings, enrolsByDefault } from '../../src/mesh/enrolment.ts';
@@ -26,12 +26,11 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
     altered(cniSettings);
   const joins = kind === 'Namespace' && enrolsByDefault(before, name) !== enrolsByDefault(after, name);
   if (everywhere || joins) {
-    let count = 0;
-    for (const entry of after.list(SERVICE_ENTRY)) {
-      count += 1;
-      if (count % 200 === 0) yield PAUSE;
-      if (everywhere || entry.exportTo.length > 0 || entry.namespace === name) yield ref(entry);
-    }
+    yield* matching(
+      after.list(SERVICE_ENTRY),
+      entry => everywhere || entry.exportTo.length > 0 || entry.namespace === name,
+      200,
+    );
   } else if (kind === 'Namespace') {
     for (const entry of after.list(SERVICE_ENTRY, name)) yield ref(entry);
   } else if (kind === SERVICE_ENTRY) {

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
+import { type CheckContext, definePolicy, matching, PAUSE, pausing, type Report } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { selects } from '../../src/kube/labels.ts';
@@ -177,22 +177,8 @@ function* subjectsIn(mesh: Mesh, namespace: string): Iterable<ObjectRef> {
 }
 
 function* everySubject(mesh: Mesh): Iterable<ObjectRef | typeof PAUSE> {
-  let count = 0;
-  const paused = function* (objects: Iterable<ObjectRef>): Iterable<ObjectRef | typeof PAUSE> {
-    for (const object of objects) {
-      yield ref(object);
-      count += 1;
-      if (count % 50 === 0) yield PAUSE;
-    }
-  };
-  yield* paused(mesh.list(GATEWAY));
-  yield* paused(mesh.list(AUTOSCALER));
-  yield* paused(mesh.list(DISRUPTION_BUDGET));
-  for (const configMap of mesh.list(CONFIG_MAP)) {
-    count += 1;
-    if (count % 500 === 0) yield PAUSE;
-    if (configMap.labels[DEFAULTS_LABEL] !== undefined) yield ref(configMap);
-  }
+  for (const kind of [GATEWAY, AUTOSCALER, DISRUPTION_BUDGET] as const) yield* pausing(mesh.list(kind));
+  yield* matching(mesh.list(CONFIG_MAP), ({ labels }) => labels[DEFAULTS_LABEL] !== undefined, 500);
 }
 
 function* ofClass(mesh: Mesh, className: string): Iterable<ObjectRef | typeof PAUSE> {
@@ -207,11 +193,7 @@ function* ofClass(mesh: Mesh, className: string): Iterable<ObjectRef | typeof PA
     yield* subjectsIn(mesh, namespace);
     yield PAUSE;
   }
-  for (const configMap of mesh.list(CONFIG_MAP)) {
-    count += 1;
-    if (count % 500 === 0) yield PAUSE;
-    if (configMap.labels[DEFAULTS_LABEL] === className) yield ref(configMap);
-  }
+  yield* matching(mesh.list(CONFIG_MAP), ({ labels }) => labels[DEFAULTS_LABEL] === className, 500);
 }
 
 function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {

@@ -1,6 +1,6 @@
 // Whose findings a change of something else may alter.
 
-import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
+import { type ChangeContext, matching, PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
@@ -17,15 +17,6 @@ type Named = Iterable<ObjectRef | typeof PAUSE>;
 
 const WORKLOAD_ENTRY = 'WorkloadEntry.networking.istio.io';
 
-function* everyFifty(objects: Iterable<Meta>, wanted: (object: Meta) => boolean): Named {
-  let steps = 0;
-  for (const object of objects) {
-    steps += 1;
-    if (steps % 50 === 0) yield PAUSE;
-    if (wanted(object)) yield object;
-  }
-}
-
 function names(object: Meta): boolean {
   const labels = bindingLabels(object);
   return labels[USE_WAYPOINT] !== undefined || labels[CANARY] !== undefined;
@@ -34,13 +25,13 @@ function names(object: Meta): boolean {
 /** Everything of one namespace, or of all, that names a waypoint itself. */
 function* namersIn(mesh: Mesh, namespace?: string): Named {
   for (const kind of ['Service', SERVICE_ENTRY, WORKLOAD_ENTRY] as const) {
-    yield* everyFifty(mesh.list(kind, namespace), names);
+    yield* matching(mesh.list(kind, namespace), names);
   }
-  yield* everyFifty(mesh.workloads({}, namespace), names);
+  yield* matching(mesh.workloads({}, namespace), names);
 }
 
 function* everyNamer(mesh: Mesh): Named {
-  yield* everyFifty(mesh.list('Namespace'), names);
+  yield* matching(mesh.list('Namespace'), names);
   yield* namersIn(mesh);
 }
 
@@ -90,9 +81,9 @@ export function* affected(change: Change, context: ChangeContext): Named {
   } else if (ref.kind === 'Service' || ref.kind === SERVICE_ENTRY) {
     yield* holderOf(ref.namespace, context);
   } else if (ref.kind === WEBHOOKS) {
-    yield* everyFifty(after.list('Namespace'), names);
+    yield* matching(after.list('Namespace'), names);
   } else if (ref.kind === 'ConfigMap') {
-    if (ref.name.startsWith('istio-sidecar-injector')) yield* everyFifty(after.list('Namespace'), names);
+    if (ref.name.startsWith('istio-sidecar-injector')) yield* matching(after.list('Namespace'), names);
     else if (ref.name.startsWith('istio') && altersFacts(context)) yield* everyNamer(after);
   } else if (WORKLOADS.has(ref.kind)) {
     const component = [change.before, change.after].some(
@@ -102,8 +93,8 @@ export function* affected(change: Change, context: ChangeContext): Named {
     yield* holderOf(ref.namespace, context);
     if (ref.kind === 'Pod' || (change.before !== undefined && change.after !== undefined)) return;
     // what a workload owns is judged where its owner is not there
-    yield* everyFifty(after.workloads({}, ref.namespace), object => {
-      const { owner } = object as Workload;
+    yield* matching(after.workloads({}, ref.namespace), object => {
+      const { owner } = object;
       return owner?.kind === ref.kind && owner.name === ref.name && names(object);
     });
   }

@@ -67,6 +67,26 @@ export interface Report<Id extends string = string> {
 /** Yielded by long searches, so that the engine may look at the clock and let other requests through. */
 export const PAUSE = Symbol('pause');
 
+/** The items, with a pause after every so many of them. */
+export function* pausing<T>(items: Iterable<T>, every = 50): Iterable<T | typeof PAUSE> {
+  let count = 0;
+  for (const item of items) {
+    yield item;
+    count += 1;
+    if (count % every === 0) yield PAUSE;
+  }
+}
+
+/** Of the items the wanted ones, with a pause after every so many that were looked at. */
+export function* matching<T>(items: Iterable<T>, wanted: (item: T) => boolean, every = 50): Iterable<T | typeof PAUSE> {
+  let count = 0;
+  for (const item of items) {
+    if (wanted(item)) yield item;
+    count += 1;
+    if (count % every === 0) yield PAUSE;
+  }
+}
+
 /** What a policy knows of the request by which its subject comes; only where the subject is what is being written. */
 export interface RequestFacts {
   readonly operation: 'CREATE' | 'UPDATE' | 'DELETE' | 'CONNECT';

@@ -130,6 +130,20 @@ export interface Projections {
 /** A kind with a projection of its own. */
 export type Kind = keyof Projections;
 
+/** Istio's own kinds that istiod makes configuration of, but for those of security. */
+export const ISTIO_CONFIG_KINDS = [
+  'VirtualService.networking.istio.io',
+  'DestinationRule.networking.istio.io',
+  'ServiceEntry.networking.istio.io',
+  'WorkloadEntry.networking.istio.io',
+  'Gateway.networking.istio.io',
+  'Sidecar.networking.istio.io',
+  'EnvoyFilter.networking.istio.io',
+  'Telemetry.telemetry.istio.io',
+  'WasmPlugin.extensions.istio.io',
+  'TrafficExtension.extensions.istio.io',
+] as const satisfies readonly Kind[];
+
 type Project<P> = (kind: GroupKind, namespace: string, object: unknown) => P;
 
 /** How one kind is called on the wire, and how it is projected. */
