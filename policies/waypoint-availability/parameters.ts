@@ -1,8 +1,7 @@
 // The ConfigMaps from which istiod takes changes to what it makes for a Gateway: `parametersRef` and the defaults of a class.
-import { parseDocument } from 'yaml';
 import { type JsonObject, list, number, record } from '../../src/kube/json.ts';
 import { nearest } from '../../src/kube/near.ts';
-import { depthOfKeys } from '../../src/kube/yaml.ts';
+import { readYaml } from '../../src/kube/yaml.ts';
 import type { ConfigMap } from '../../src/mesh/kinds/cluster.ts';
 
 /** A part of such a ConfigMap that istiod cannot render. */
@@ -88,6 +87,8 @@ const SHAPES: Readonly<Record<string, { readonly kind: string; readonly shape: S
   },
 };
 const KEYS = Object.keys(SHAPES);
+/** Unknown fields that are told: half a megabyte has room for many thousand. */
+const AT_MOST = 20;
 
 function* unknownFields(value: unknown, shape: Shape, path: string, kind: string): Iterable<Fault> {
   if (Array.isArray(value)) {
@@ -111,20 +112,6 @@ function* unknownFields(value: unknown, shape: Shape, path: string, kind: string
   }
 }
 
-function parsed(source: string): { readonly value?: unknown; readonly error?: string } {
-  if (source.length > 100_000) return {};
-  try {
-    const document = parseDocument(source, { logLevel: 'error', prettyErrors: false });
-    const [error] = document.errors;
-    if (depthOfKeys(document.contents) > 0) return { error: 'a key is a mapping or a list' };
-    return error === undefined
-      ? { value: document.toJS({ maxAliasCount: 100 }) as unknown }
-      : { error: error.message.split('\n')[0] ?? '' };
-  } catch (error) {
-    return { error: error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'no YAML' };
-  }
-}
-
 function read(configMap: ConfigMap): Parameters {
   const faults: Fault[] = [];
   const values: Record<string, JsonObject> = {};
@@ -136,14 +123,22 @@ function read(configMap: ConfigMap): Parameters {
       faults.push({ path: key, what: 'is no key that istiod knows', fix, certain: true });
       continue;
     }
-    const { value, error } = parsed(configMap.data[key] ?? '');
-    const object = record(value);
-    if (error !== undefined) {
-      faults.push({ path: key, what: `is no YAML (${error})`, fix: `correct the YAML under ${key}`, certain: true });
-    } else if (object !== undefined) {
+    const text = readYaml(configMap.data[key] ?? '');
+    if ('error' in text) {
+      if (text.error === undefined) continue;
+      // the log of istiod says 'invalid JSON document', whatever the mistake
+      const what = `is no YAML (${text.error})`;
+      faults.push({ path: key, what, fix: `correct the YAML under ${key}`, certain: true });
+      continue;
+    }
+    const object = record(text.value);
+    if (object !== undefined) {
       values[key] = object;
-      faults.push(...unknownFields(object, known.shape, key, known.kind));
-    } else if (value !== undefined && value !== null) {
+      for (const fault of unknownFields(object, known.shape, key, known.kind)) {
+        if (faults.length >= AT_MOST) break;
+        faults.push(fault);
+      }
+    } else if (text.value !== null) {
       const fix = `write a mapping such as spec: under ${key}`;
       faults.push({ path: key, what: `is no object of a ${known.kind}`, fix, certain: true });
     }

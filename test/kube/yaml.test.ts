@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { yamlIn } from '../../src/kube/yaml.ts';
+import { readYaml, yamlIn } from '../../src/kube/yaml.ts';
 
 test('YAML is read as Go reads it', () => {
   expect(yamlIn('a: 1\nb: [x, "y"]\nc: {d: ~}\n')).toEqual({ value: { a: 1, b: ['x', 'y'], c: { d: null } } });
@@ -8,12 +8,31 @@ test('YAML is read as Go reads it', () => {
   expect(yamlIn('base: &b {x: 1}\n<<: *b\n')?.value).toEqual({ base: { x: 1 }, x: 1 });
   expect(yamlIn('"just text"')).toEqual({ value: 'just text' });
   expect(yamlIn('')).toEqual({ value: null });
+  expect(yamlIn('[017, 0o17, 0x1f, 0b11, 08, 1_0, 1e1, 1:30]')?.value).toEqual([15, 15, 31, 3, 8, 10, 10, '1:30']);
+  expect(yamlIn('[y, off, 2026-01-01, 2026-01-01T00:00:00Z]')?.value).toEqual([
+    true,
+    false,
+    '2026-01-01',
+    '2026-01-01T00:00:00Z',
+  ]);
+  // of several documents the first is all there is, whatever the others are
+  expect(yamlIn('a: 1\n---\na: [')).toEqual({ value: { a: 1 } });
 });
 
 test('what is no YAML, and what JSON cannot say, is undefined', () => {
   for (const text of ['a: [', 'a: "x', '\tx: 1', '{a: b}: c', '? [a]\n: b', 'k: &k {x: 1}\n*k : v', 'a: *nowhere']) {
     expect(yamlIn(text), text).toBeUndefined();
   }
+});
+
+test('a mistake is named, and what is too much to read is none', () => {
+  expect(readYaml('a:\n\tb: 1')).toEqual({ error: 'Tabs are not allowed as indentation' });
+  expect(readYaml('{a: b}: c')).toEqual({ error: 'a key is a mapping or a list' });
+  expect(readYaml('a: *nowhere')).toEqual({ error: expect.stringMatching(/^Unresolved alias .*nowhere$/) });
+  expect(readYaml('a: { <<: text }')).toEqual({ error: expect.stringMatching(/^Merge sources/) });
+  // istiod reads these
+  expect(readYaml(`a: &a x\nb: [${'*a, '.repeat(150)}]`)).toEqual({ error: undefined });
+  expect(readYaml(`# ${'x'.repeat(600_000)}\na: 1`)).toEqual({ error: undefined });
 });
 
 // each of them takes seconds to hours where it is parsed without care

@@ -50,6 +50,22 @@ describe('a ConfigMap for a Gateway', () => {
     });
   });
 
+  test('may be written as istiod reads it', () => {
+    const { faults, replicas, autoscaledFrom } = read({
+      deployment: 'spec: { replicas: 1, <<: { minReadySeconds: 017 }, replicas: 0o2 }\n---\nspec: {',
+      service: 'metadata: { annotations: { a: "1" } }\nmetadata: { annotations: { a: "2" } }',
+      horizontalPodAutoscaler: 'spec: { minReplicas: 1, maxReplicas: 3, minReplicas: 2 }',
+      podDisruptionBudget: `metadata: { labels: { a: &a b, ${Array.from({ length: 150 }, (_, n) => `a${n}: *a`).join(', ')} } }`,
+    });
+    expect({ faults, replicas, autoscaledFrom }).toEqual({ faults: [], replicas: 2, autoscaledFrom: 2 });
+  });
+
+  test('names some of its mistakes where it has thousands', () => {
+    const fields = Array.from({ length: 100_000 }, (_, n) => n.toString(36));
+    const { faults } = read({ deployment: `spec:\n${fields.map(field => ` ${field}:\n`).join('')}`.slice(0, 500_000) });
+    expect(faults).toHaveLength(20);
+  });
+
   test('of nothing or of something huge is read without harm', () => {
     expect(read({}).faults).toEqual([]);
     expect(read({ deployment: '' }).faults).toEqual([]);
