@@ -1,7 +1,7 @@
 // Which BackendTLSPolicies another object's change concerns.
 
 import { same } from '../../src/kube/json.ts';
-import { type GroupKind, type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
+import { type GroupKind, type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { CRD, WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { DESTINATION_RULE, type DestinationRule, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
@@ -24,19 +24,19 @@ const BACKEND_TLS_POLICY = 'BackendTLSPolicy.gateway.networking.k8s.io';
 
 const ROUTES: ReadonlySet<GroupKind> = new Set(ROUTE_KINDS);
 
-function* onTarget(mesh: Mesh, target: ObjectRef): Iterable<ObjectRef> {
-  for (const policy of mesh.referring(refKey(target), BACKEND_TLS_POLICY)) yield ref(policy);
+function onTarget(mesh: Mesh, target: ObjectRef): Iterable<ObjectRef> {
+  return mesh.referring(refKey(target), BACKEND_TLS_POLICY);
 }
 
 /** The policies whose targets a DestinationRule can be for. */
 function* underRule(mesh: Mesh, rule: DestinationRule): Iterable<ObjectRef> {
   const host = fullHost(rule.host, rule.namespace);
   if (host.startsWith('*')) {
-    for (const policy of mesh.list(BACKEND_TLS_POLICY)) yield ref(policy);
+    yield* mesh.list(BACKEND_TLS_POLICY);
     return;
   }
   const key = hostKey(host);
-  for (const policy of mesh.referring(key, BACKEND_TLS_POLICY)) yield ref(policy);
+  yield* mesh.referring(key, BACKEND_TLS_POLICY);
   for (const entry of mesh.referring(key, SERVICE_ENTRY)) yield* onTarget(mesh, entry);
 }
 
@@ -64,7 +64,7 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
     before.fact(ambient).state !== after.fact(ambient).state ||
     !same(before.fact(cniSettings), after.fact(cniSettings));
   if (everywhere) {
-    for (const policy of after.list(BACKEND_TLS_POLICY)) yield ref(policy);
+    yield* after.list(BACKEND_TLS_POLICY);
     return;
   }
   const own = kind === 'Namespace' ? name : namespace;
@@ -80,7 +80,7 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
   } else if (ROUTES.has(kind)) {
     for (const object of [change.before, change.after]) yield* underRoute(after, object as Route | undefined);
   } else if (kind === 'Namespace' || kind === GATEWAY || WORKLOADS.has(kind)) {
-    if (kind === 'Namespace') for (const policy of after.list(BACKEND_TLS_POLICY, name)) yield ref(policy);
+    if (kind === 'Namespace') yield* after.list(BACKEND_TLS_POLICY, name);
     // whether proxies of their own call from a namespace decides whether its rules count
     for (const rule of after.list(DESTINATION_RULE, own)) yield* underRule(after, rule);
     if (kind !== GATEWAY) return;

@@ -129,7 +129,7 @@ export const crdBundle = definePolicy({
     if (!touchesControlPlane(change)) return;
     for (const name of READINGS.keys()) {
       const crd = after.get(CRD, '', name);
-      if (crd !== undefined) yield ref(crd);
+      if (crd !== undefined) yield crd;
     }
     yield PAUSE;
   },

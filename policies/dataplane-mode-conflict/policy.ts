@@ -1,6 +1,6 @@
 // Namespaces and workloads that ask for both data planes at once.
 import * as z from 'zod';
-import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
+import { type CheckContext, definePolicy, matching, type PAUSE, type Report } from '../../src/engine/policy.ts';
 import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
@@ -139,13 +139,8 @@ function concerned({ template }: Workload): boolean {
   );
 }
 
-function* workloadsIn(mesh: Mesh, namespace?: string): Iterable<ObjectRef | typeof PAUSE> {
-  let count = 0;
-  for (const one of mesh.workloads({}, namespace)) {
-    count += 1;
-    if (count % 50 === 0) yield PAUSE;
-    if (concerned(one)) yield ref(one);
-  }
+function workloadsIn(mesh: Mesh, namespace?: string): Iterable<ObjectRef | typeof PAUSE> {
+  return matching(mesh.workloads({}, namespace), concerned);
 }
 
 function touchesDataPlane(change: Change): boolean {
@@ -204,13 +199,10 @@ export const dataplaneModeConflict = definePolicy({
         yield* workloadsIn(after, change.ref.namespace);
       return;
     }
-    let count = 0;
-    for (const namespace of after.list('Namespace')) {
-      count += 1;
-      if (count % 50 === 0) yield PAUSE;
-      if (namespace.labels[DATAPLANE_MODE] !== undefined || namespace.labels[INJECTION] !== undefined)
-        yield ref(namespace);
-    }
+    yield* matching(
+      after.list('Namespace'),
+      ({ labels }) => labels[DATAPLANE_MODE] !== undefined || labels[INJECTION] !== undefined,
+    );
     yield* workloadsIn(after);
   },
 });

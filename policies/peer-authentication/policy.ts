@@ -1,6 +1,6 @@
 // PeerAuthentications that do not apply the mode that they say.
 import * as z from 'zod';
-import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
+import { type CheckContext, definePolicy, PAUSE, pausing, type Report } from '../../src/engine/policy.ts';
 import { ref } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
 import { pointer } from '../../src/kube/patch.ts';
@@ -182,11 +182,6 @@ export const peerAuthenticationPolicy = definePolicy({
       (kind === PEER_AUTHENTICATION &&
         [...before.fact(rootNamespaces), ...after.fact(rootNamespaces)].includes(namespace));
     if (!everywhere && kind !== PEER_AUTHENTICATION && kind !== 'Service' && !WORKLOADS.has(kind)) return;
-    let count = 0;
-    for (const policy of after.list(PEER_AUTHENTICATION, everywhere ? undefined : namespace)) {
-      count += 1;
-      if (count % 50 === 0) yield PAUSE;
-      yield ref(policy);
-    }
+    yield* pausing(after.list(PEER_AUTHENTICATION, everywhere ? undefined : namespace));
   },
 });

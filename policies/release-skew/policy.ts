@@ -1,8 +1,8 @@
 // Releases and revisions that do not go together: istiod, ztunnel, istio-cni, proxies, Kubernetes.
 
 import * as z from 'zod';
-import { definePolicy, matching, PAUSE } from '../../src/engine/policy.ts';
-import { type GroupKind, type ObjectRef, ref } from '../../src/kube/kind.ts';
+import { definePolicy, matching, type PAUSE } from '../../src/engine/policy.ts';
+import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { proxyOf } from '../../src/mesh/injection.ts';
 import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
@@ -27,14 +27,8 @@ const isDataPlane = (one: Workload) =>
   (one.component !== undefined && one.component !== 'istiod') || proxyOf(one) !== undefined;
 
 function* labelled(mesh: Mesh): Iterable<ObjectRef | typeof PAUSE> {
-  let count = 0;
   for (const kind of LABELLED) {
-    if (!isKind(kind)) continue;
-    for (const object of mesh.list(kind)) {
-      count += 1;
-      if (count % 50 === 0) yield PAUSE;
-      if (object.labels[REVISION] !== undefined) yield ref(object);
-    }
+    if (isKind(kind)) yield* matching<Meta>(mesh.list(kind), ({ labels }) => labels[REVISION] !== undefined);
   }
 }
 
@@ -47,7 +41,7 @@ function selecting(mesh: Mesh, name?: string): Iterable<ObjectRef | typeof PAUSE
 }
 
 function* components(mesh: Mesh, ...names: readonly ('istiod' | 'ztunnel' | 'istio-cni')[]): Iterable<ObjectRef> {
-  for (const name of names) for (const object of mesh.referring(componentKey(name))) yield ref(object);
+  for (const name of names) yield* mesh.referring(componentKey(name));
 }
 
 const componentOf = (object: Meta | undefined) => (object as Workload | undefined)?.component;
@@ -124,12 +118,12 @@ export const releaseSkew = definePolicy({
       yield* matching(after.workloads({}, name), one => hasRevision(one) || proxyOf(one) !== undefined);
     } else if (kind === GATEWAY_CLASS) {
       yield* selecting(after);
-      for (const gateway of after.list(GATEWAY)) if (gateway.labels[REVISION] !== undefined) yield ref(gateway);
+      yield* matching(after.list(GATEWAY), ({ labels }) => labels[REVISION] !== undefined);
     } else if (touchesControlPlane(change)) {
       yield* components(after, 'istiod', 'ztunnel', 'istio-cni');
       yield* matching(after.workloads(), one => hasRevision(one) || isDataPlane(one));
       yield* selecting(after);
-      for (const rule of after.list(DESTINATION_RULE)) if (rule.budgetWithoutPercent) yield ref(rule);
+      yield* matching(after.list(DESTINATION_RULE), rule => rule.budgetWithoutPercent);
       if (kind !== 'ConfigMap' || revisions(before) !== revisions(after)) yield* labelled(after);
     } else if (componentOf(change.before) === 'istio-cni' || componentOf(change.after) === 'istio-cni') {
       yield* components(after, 'ztunnel');

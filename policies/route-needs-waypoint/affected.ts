@@ -1,6 +1,6 @@
 // Which routes and attached configuration another object's change may concern.
 import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
-import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
+import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
@@ -23,7 +23,7 @@ interface Within {
 }
 
 function* referring(within: Within, key: string): Iterable<Step> {
-  for (const object of within.mesh.referring(key)) if (within.subjects.includes(object.kind as Kind)) yield ref(object);
+  for (const object of within.mesh.referring(key)) if (within.subjects.includes(object.kind as Kind)) yield object;
 }
 
 function* inNamespace(within: Within, where: string): Iterable<Step> {
@@ -32,7 +32,7 @@ function* inNamespace(within: Within, where: string): Iterable<Step> {
     for (const object of within.mesh.list(subject, where)) {
       steps += 1;
       if (steps % 50 === 0) yield PAUSE;
-      yield ref(object);
+      yield object;
     }
   }
 }
@@ -93,7 +93,7 @@ function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iter
   } else if (kind === ISTIO_GATEWAY) {
     yield* referring(within, refKey(change.ref));
     // one anywhere tells that there is an ingress, which applies DestinationRules
-    for (const rule of mesh.list(DESTINATION_RULE)) yield ref(rule);
+    yield* mesh.list(DESTINATION_RULE);
   } else if (subjects.includes(kind as Kind)) {
     // routes of a gateway and VirtualServices tell whether a gateway applies a DestinationRule
     for (const object of [change.before, change.after]) {
@@ -122,7 +122,7 @@ export function* affectedBy(change: Change, { before, after }: ChangeContext, ki
     touchesControlPlane(change) ||
     component ||
     change.ref.kind === GATEWAY_CLASS;
-  if (facts) for (const kind of subjects) for (const object of after.list(kind)) yield ref(object);
+  if (facts) for (const kind of subjects) yield* after.list(kind);
   // where the changed object was tells more than where it is: its Services, its references
   if (change.before !== undefined) yield* concerned(before, change, subjects);
   if (change.after !== undefined) yield* concerned(after, change, subjects);

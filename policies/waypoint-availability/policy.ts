@@ -171,9 +171,7 @@ function* checkDefaults(configMap: ConfigMap, { mesh }: CheckContext<unknown>): 
 }
 
 function* subjectsIn(mesh: Mesh, namespace: string): Iterable<ObjectRef> {
-  for (const kind of [GATEWAY, AUTOSCALER, DISRUPTION_BUDGET] as const) {
-    for (const object of mesh.list(kind, namespace)) yield ref(object);
-  }
+  for (const kind of [GATEWAY, AUTOSCALER, DISRUPTION_BUDGET] as const) yield* mesh.list(kind, namespace);
 }
 
 function* everySubject(mesh: Mesh): Iterable<ObjectRef | typeof PAUSE> {
