@@ -270,13 +270,18 @@ describe('policies and explain', () => {
 });
 
 describe('serve', () => {
-  async function post(port: number, ca: string, body: unknown): Promise<Readonly<Record<string, unknown>>> {
+  async function post(
+    port: number,
+    ca: string,
+    body: unknown,
+    path = '/validate',
+  ): Promise<Readonly<Record<string, unknown>>> {
     return new Promise((resolve, reject) => {
       const sent = request(
         {
           host: 'localhost',
           port,
-          path: '/validate',
+          path,
           method: 'POST',
           ca,
           headers: { 'content-type': 'application/json' },
@@ -356,9 +361,13 @@ describe('serve', () => {
     expect((await post(Number(port), ca, body))['warnings']).toHaveLength(1);
 
     const taken = said(child, /holds from now on/);
-    written('serve/waywarden.yaml', 'policies: { mesh-labels: { action: "off" } }\n');
+    written('serve/waywarden.yaml', 'policies: { mesh-labels: { action: "off" } }\nbreakGlassGroups: [emergency]\n');
     await taken;
     expect((await post(Number(port), ca, body))['warnings'] ?? []).toEqual([]);
+    const logged = said(child, /"webhook":"break-glass".*"group":"emergency"/);
+    const request = { ...body.request, userInfo: { username: 'anna', groups: ['emergency'] } };
+    expect(await post(Number(port), ca, { ...body, request }, '/break-glass')).toEqual({ uid: 'u', allowed: true });
+    await logged;
 
     await sleep(50);
     child.kill('SIGTERM');

@@ -47,16 +47,21 @@ function mistakes(source: string): readonly string[] {
 
 describe('what a configuration comes to', () => {
   test.each(['', '# nothing yet\n', '{}'])('an empty one is the default', source => {
-    expect(load(source)).toEqual({ settings: DEFAULT_SETTINGS, declared: { controlPlanes: [] } });
+    expect(load(source)).toEqual({
+      settings: DEFAULT_SETTINGS,
+      declared: { controlPlanes: [] },
+      breakGlassGroups: [],
+    });
   });
 
   test('everything at once', () => {
-    const { settings, declared } = load(`
+    const { settings, declared, breakGlassGroups } = load(`
 mode: audit
 onTimeout: deny
 onDelete: deny
 redact: true
 unguarded: [velero]
+breakGlassGroups: [mesh-emergency]
 policies:
   some-policy:
     action: warn
@@ -73,6 +78,7 @@ controlPlanes:
 rootNamespace: mesh
 `);
     expect(settings).toMatchObject({ mode: 'audit', onTimeout: 'deny', onDelete: 'deny', redact: true });
+    expect(breakGlassGroups).toEqual(['mesh-emergency']);
     expect(settings.unguarded).toEqual([...DEFAULT_SETTINGS.unguarded, 'velero']);
     expect(settings.policies['some-policy']).toMatchObject({ action: 'warn', findings: { 'other-thing': 'deny' } });
     expect(optionsOf(policy, settings)).toEqual({ floor: 'v1beta1', onDelete: 'warn' });

@@ -100,7 +100,8 @@ export function answer(answering: Answering, webhook: Webhook, arrival: Arrival)
 /** Kinds that some policy judges, so that a label of a metric never takes a value that users make up. */
 const judgedKinds = new WeakMap<Guard['policies'], ReadonlySet<GroupKind>>();
 
-function kindLabel({ policies }: Guard, kind: GroupKind): string {
+/** A kind as the label of a metric. */
+export function kindLabel({ policies }: Guard, kind: GroupKind): string {
   let kinds = judgedKinds.get(policies);
   if (kinds === undefined) {
     kinds = new Set(policies.flatMap(({ subjects }) => subjects));

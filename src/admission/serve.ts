@@ -24,6 +24,8 @@ export interface ServeOptions {
   readonly ready?: () => boolean;
   /** What `/readyz` says beside its answer, a line each. Default: nothing. */
   readonly doubts?: () => readonly string[];
+  /** Groups that the webhook configuration lets pass unjudged, for the log. Default: none. */
+  readonly breakGlassGroups?: () => readonly string[];
   /** Told of every verdict, after the answer was made; may not throw. */
   readonly observe?: Observe;
   readonly patience?: Partial<Patience>;
@@ -61,6 +63,7 @@ export async function startServing(options: ServeOptions): Promise<Serving> {
     logs,
     metrics,
     ...(options.doubts === undefined ? {} : { doubts: options.doubts }),
+    ...(options.breakGlassGroups === undefined ? {} : { breakGlassGroups: options.breakGlassGroups }),
     ...(options.observe === undefined ? {} : { observe: options.observe }),
     ...(options.patience === undefined ? {} : { patience: options.patience }),
   });

@@ -7,6 +7,7 @@ import { createSecureContext } from 'node:tls';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { type Answering, answer, type Webhook } from './answer.ts';
 import { type Body, readBodies } from './body.ts';
+import { passBreakGlass } from './breakglass.ts';
 import { type Budget, budgets, deadlineOf } from './deadline.ts';
 import { catalogued, type ErrorCode, errorLine, type RefusedRequest, refusal } from './errors.ts';
 import type { Pair } from './tls.ts';
@@ -45,6 +46,7 @@ export interface ServerOptions extends Answering {
   readonly ready: () => boolean;
   /** What `/readyz` says beside its answer, a line each. */
   readonly doubts?: () => readonly string[];
+  readonly breakGlassGroups?: () => readonly string[];
   readonly patience?: Partial<Patience>;
 }
 
@@ -57,7 +59,7 @@ interface Lifecycle {
 }
 
 export interface Servers {
-  /** `/validate` and `/mutate`, over TLS. */
+  /** `/validate`, `/mutate` and `/break-glass`, over TLS. */
   readonly webhook: FastifyInstance;
   /** `/healthz`, `/readyz` and `/metrics`, in plain HTTP. */
   readonly health: FastifyInstance;
@@ -72,7 +74,7 @@ export function createServer(options: ServerOptions): Servers {
   const lifecycle: Lifecycle = { draining: false };
   const patience: Patience = { ...PATIENCE, ...options.patience };
   const { webhook, swap } = secure(options, patience);
-  errors(webhook, options, patience, ['/validate', '/mutate']);
+  errors(webhook, options, patience, ['/validate', '/mutate', '/break-glass']);
   readBodies(webhook, { limit: BODY_LIMIT, patience: patience.body });
   admission(webhook, options, lifecycle);
 
@@ -133,7 +135,7 @@ function secure(options: ServerOptions, patience: Patience) {
   };
 }
 
-/** The two webhooks. */
+/** The two webhooks, and the one beside them that judges nothing. */
 function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Lifecycle): void {
   // nearly every answer is there at once: a promise for each would cost as much as routing does
   const route = (webhook: Webhook) =>
@@ -173,6 +175,12 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
   }
   app.post('/validate', route('validate'));
   app.post('/mutate', route('mutate'));
+  // at once, whatever waits: a recovery is under way
+  app.post('/break-glass', (request, reply) => {
+    const body = request.body as Body | undefined;
+    if (body === undefined) throw refusal('WW_CONTENT_TYPE');
+    reply.send(ready(reply, passBreakGlass(options, body.text)));
+  });
 }
 
 function healthRoutes(app: FastifyInstance, { ready, doubts = () => [] }: ServerOptions, lifecycle: Lifecycle): void {

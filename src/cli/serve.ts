@@ -40,7 +40,7 @@ Which mesh it guards:
   --config FILE        waywarden.yaml; read again when it changes, and a broken one is not taken
   --mode MODE          enforce, or audit: nothing is denied, every denial becomes a warning. Goes before the file's
   --host HOST          address to listen at; every one by default, with --example 127.0.0.1 alone
-  --port PORT          for /validate and /mutate over HTTPS (8443)
+  --port PORT          for /validate, /mutate and /break-glass over HTTPS (8443)
   --health-port PORT   for /healthz, /readyz and /metrics over HTTP (8080)
   --tls-cert FILE      certificate chain and
   --tls-key FILE       private key, PEM; read again when they change. Without them a local CA is made in
@@ -233,6 +233,7 @@ export async function run(words: readonly string[]): Promise<number> {
   const settle = (next: Settings) =>
     source.kind === 'cluster' ? unguarded(withMode(next, mode), source) : withMode(next, mode);
   let settings = settle(config.settings);
+  let { breakGlassGroups } = config;
   const guarded =
     source.kind === 'cluster' ? await guardCluster(source, config, logs) : await guardFiles(source, config, call);
   const serving = await listening(() =>
@@ -242,6 +243,7 @@ export async function run(words: readonly string[]): Promise<number> {
       logs,
       listen: { ...listen, ...address },
       health: { ...health, ...address },
+      breakGlassGroups: () => breakGlassGroups,
       ...guarded.options,
     }),
   ).catch((error: unknown) => {
@@ -254,6 +256,7 @@ export async function run(words: readonly string[]): Promise<number> {
       : followConfig(configFile, logs, next => {
           guarded.take(next);
           settings = settle(next.settings);
+          ({ breakGlassGroups } = next);
         });
   logs.logger.info({ port: serving.port, healthPort: serving.healthPort }, 'listening');
   logs.flush();

@@ -126,7 +126,7 @@ export function configOf(value: unknown, policies: readonly Policy[]): Outcome {
     })),
     ...(file.rootNamespace === undefined ? {} : { rootNamespace: file.rootNamespace }),
   };
-  return { config: { settings, declared } };
+  return { config: { settings, declared, breakGlassGroups: file.breakGlassGroups ?? [] } };
 }
 
 /** Reads waywarden.yaml. Throws {@link InputError} with a line for each mistake, each with its place. */

@@ -6,7 +6,13 @@ import { NOTHING_DECLARED } from '../mesh/store.ts';
 export interface Config {
   readonly settings: Settings;
   readonly declared: Declared;
+  /** Groups that the webhook configuration lets pass unjudged. */
+  readonly breakGlassGroups: readonly string[];
 }
 
 /** The configuration without a waywarden.yaml. */
-export const DEFAULT_CONFIG: Config = Object.freeze({ settings: DEFAULT_SETTINGS, declared: NOTHING_DECLARED });
+export const DEFAULT_CONFIG: Config = Object.freeze({
+  settings: DEFAULT_SETTINGS,
+  declared: NOTHING_DECLARED,
+  breakGlassGroups: [],
+});

@@ -82,6 +82,12 @@ export function configSchema(policies: readonly Policy[]) {
         .array(z.string())
         .optional()
         .describe('Namespaces whose objects are never judged, beside kube-system and that of the guard itself.'),
+      breakGlassGroups: z
+        .array(z.string().min(1))
+        .optional()
+        .describe(
+          'Groups that the webhook configuration lets pass, to name the one of a member in the log. The chart writes it from admission.breakGlassGroups.',
+        ),
       policies: byPolicy.optional().describe('What becomes of findings, by policy.'),
       namespaces: z
         .array(

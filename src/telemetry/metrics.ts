@@ -35,6 +35,8 @@ export interface Metrics {
   /** The exposition, for `/metrics`. */
   text(): Promise<string>;
   reviewed(review: ReviewFigures): void;
+  /** A write by a member of a break-glass group, which nobody judged; `kind` is one that some policy knows, or `other`. */
+  passedUnjudged(operation: string, kind: string): void;
   /** A request that was no review, by its code in `admission/errors.ts`. */
   refused(code: string): void;
   /** The certificate that is served from now on. */
@@ -145,6 +147,12 @@ export function createMetrics(): Metrics {
     'stage',
   ]);
   const failures = tally(registry, 'waywarden_failed_checks_total', 'Checks that an internal error ended', ['policy']);
+  const breakGlass = tally(
+    registry,
+    'waywarden_break_glass_total',
+    'Writes by members of a break-glass group, which nobody judged; no dry runs',
+    ['operation', 'kind'],
+  );
   const refused = tally(registry, 'waywarden_refused_requests_total', 'Requests that were no review', ['code']);
   const reloads = tally(registry, 'waywarden_reloads_total', 'Certificates and configurations found anew', [
     'what',
@@ -195,6 +203,7 @@ export function createMetrics(): Metrics {
         findings(`${policy} ${finding} ${action}`, () => ({ policy, finding, action }));
       }
     },
+    passedUnjudged: (operation, kind) => breakGlass(`${operation} ${kind}`, () => ({ operation, kind })),
     refused: code => refused(code, () => ({ code })),
     certificate(date) {
       expires = date;

@@ -33,7 +33,7 @@ const bodies: Readonly<Record<string, unknown>> = {
 test('a body that is no AdmissionReview v1 is refused with 400 and one line that names the field', async () => {
   await using guard = await serve();
   for (const [what, body] of Object.entries(bodies)) {
-    for (const path of ['/validate', '/mutate']) {
+    for (const path of ['/validate', '/mutate', '/break-glass']) {
       const answer = await guard.post(path, body);
       expect(answer.status, what).toBe(400);
       refused(answer, 400, 'WW_NOT_A_REVIEW');
