@@ -5,7 +5,7 @@ import { entryRules } from '../scripts/rules.ts';
 import { issueAuthority, issueLeaf } from '../src/admission/certificates/issue.ts';
 import type { Pair } from '../src/admission/tls.ts';
 import type { Patient, Symptom } from '../src/cli/doctor/symptom.ts';
-import { type Configurations, certificates, failure, rules } from '../src/cli/doctor/webhooks.ts';
+import { breakGlass, type Configurations, certificates, failure, rules } from '../src/cli/doctor/webhooks.ts';
 import { DEFAULT_SETTINGS } from '../src/engine/settings.ts';
 
 const DAY = 86_400_000;
@@ -129,6 +129,62 @@ describe('rules', () => {
     expect(said(rules(less, policies))).toEqual([
       expect.stringMatching(/^warn: .*judge what nobody is asked about: BackendTLSPolicy\.gateway/),
     ]);
+  });
+});
+
+describe('break-glass', () => {
+  const everything = [...validate.closed, ...validate.open, ...validate.deletions];
+  /** What the chart makes where there is a break-glass group. */
+  function withGroup(counted: readonly unknown[] = everything, judged: readonly unknown[] = validate.closed) {
+    const { validating, mutating } = found({ closed: judged });
+    return {
+      mutating,
+      validating: [
+        ...validating.map(entry => ({ ...entry, matchConditions: [{ name: 'not-break-glass' }] })),
+        {
+          ...validating[1],
+          name: 'break-glass.validate.waywarden.dev',
+          matchConditions: [{ name: 'break-glass' }],
+          rules: counted,
+        },
+      ],
+    };
+  }
+
+  it('is nothing to speak of where there is no group', () => {
+    expect(breakGlass(found(), policies)).toEqual([]);
+  });
+
+  it('is counted for every kind that is judged', () => {
+    expect(said(breakGlass(withGroup(), policies))).toEqual([expect.stringMatching(/^ok: .*counted$/)]);
+  });
+
+  it.each([
+    ['has no rules', [], /^warn: .*write \S+, \S+, \S+, \S+ and \d+ more unjudged, and nobody/],
+    [
+      'does not ask about a kind',
+      everything.slice(1),
+      /^warn: .*write BackendTLSPolicy\.gateway\S+ unjudged, and nobody/,
+    ],
+    ['does not ask about deletions', [...validate.closed, ...validate.open], /^warn: .* and nobody counts it$/],
+  ])('is not counted where its entry %s', (_, rulesOfIt, wanted) => {
+    const symptoms = breakGlass(withGroup(rulesOfIt), policies);
+    expect(said(symptoms)).toEqual([expect.stringMatching(wanted)]);
+    expect(everyFaultHasARepair(symptoms)).toBe(true);
+  });
+
+  it('is no judge: a kind that its entry alone asks about is judged by nobody', () => {
+    expect(said(rules(withGroup(everything, validate.closed.slice(1)), policies))).toEqual([
+      expect.stringMatching(/^warn: .*judge what nobody is asked about: BackendTLSPolicy\.gateway/),
+    ]);
+  });
+
+  it('never fails closed unnoticed', () => {
+    const { mutating, validating } = withGroup();
+    const closed = validating.map(entry => ({ ...entry, failurePolicy: 'Fail' }));
+    expect(said(failure({ mutating, validating: closed }, DEFAULT_SETTINGS, patient))).toContainEqual(
+      expect.stringMatching(/^fail: break-glass\.validate\.waywarden\.dev fails closed for /),
+    );
   });
 });
 

@@ -13,7 +13,7 @@ import { versions } from './doctor/mesh.ts';
 import { probe } from './doctor/probe.ts';
 import { look, type Patient, type Symptom } from './doctor/symptom.ts';
 import { lock, unlock } from './doctor/unlock.ts';
-import { certificates, configurations, failure, rules } from './doctor/webhooks.ts';
+import { breakGlass, certificates, configurations, failure, rules } from './doctor/webhooks.ts';
 import { ownNamespace, replicas, rights } from './doctor/workload.ts';
 import { paintFor, print } from './terminal.ts';
 
@@ -96,6 +96,7 @@ export async function examine(patient: Patient): Promise<readonly Symptom[]> {
       : [
           ...certificates(found, served.leaf, patient, probed.now),
           ...rules(found, enabled),
+          ...breakGlass(found, enabled),
           ...failure(found, config.settings, patient),
         ]),
     ...(await replicas(patient)),

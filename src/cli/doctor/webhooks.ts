@@ -68,9 +68,14 @@ function listed(kinds: readonly string[]): string {
   return kinds.length > 4 ? `${kinds.slice(0, 4).join(', ')} and ${kinds.length - 4} more` : kinds.join(', ');
 }
 
+/** Whether an entry counts what members of a break-glass group write, and judges nothing. */
+const counts = (entry: JsonObject) => text(entry['name'])?.startsWith('break-glass.') === true;
+
 /** The rules against the kinds that these policies judge. */
-export function rules({ validating, mutating }: Configurations, policies: readonly Policy[]): readonly Symptom[] {
+export function rules(found: Configurations, policies: readonly Policy[]): readonly Symptom[] {
   const about = 'rules of the webhooks';
+  const { mutating } = found;
+  const validating = found.validating.filter(entry => !counts(entry));
   const closed = [...validating, ...mutating].filter(entry => text(entry['name'])?.startsWith('closed.') === true);
   const waiting = closed.filter(entry => records(entry['rules']).length === 0);
   if (waiting.length > 0) {
@@ -108,6 +113,34 @@ export function rules({ validating, mutating }: Configurations, policies: readon
       found: `ask about all ${judgedKinds(policies).length} kinds that the enabled policies judge`,
     },
   ];
+}
+
+const WRITES = ['CREATE', 'UPDATE', 'DELETE'];
+
+/** Whether somebody hears of it when a member of a break-glass group writes. Nothing to say where there is no such group. */
+export function breakGlass({ validating }: Configurations, policies: readonly Policy[]): readonly Symptom[] {
+  const about = 'break-glass';
+  const judging = validating.filter(entry => !counts(entry));
+  const counting = validating.filter(counts);
+  if (!judging.some(({ matchConditions }) => records(matchConditions).some(({ name }) => name === 'not-break-glass')))
+    return [];
+  const uncounted = judgedKinds(policies).filter(kind =>
+    WRITES.some(
+      operation =>
+        judging.some(entry => asks(entry, kind, operation)) && !counting.some(entry => asks(entry, kind, operation)),
+    ),
+  );
+  if (uncounted.length > 0) {
+    return [
+      {
+        level: 'warn',
+        about,
+        found: `members of its group write ${listed(uncounted)} unjudged, and nobody counts it`,
+        repair: AGAIN,
+      },
+    ];
+  }
+  return [{ level: 'ok', about, found: 'what members of its group write is not judged, and counted' }];
 }
 
 /** Whether kinds that must fail closed do, and whether anything can lock people out. */
