@@ -23,6 +23,7 @@ const entriesOf = (objects: readonly JsonObject[]) =>
   objects
     .filter(({ kind }) => text(kind)?.endsWith('WebhookConfiguration'))
     .flatMap(({ webhooks }) => records(webhooks));
+const BREAK_GLASS = 'break-glass.validate.waywarden.dev';
 const podOf = (objects: readonly JsonObject[]) => at(one(objects, 'Deployment'), 'spec', 'template');
 
 describe('the ready manifests', () => {
@@ -33,11 +34,16 @@ describe('the ready manifests', () => {
       ['open.validate.waywarden.dev', 'Ignore', true],
       ['deletions.validate.waywarden.dev', 'Ignore', true],
       ['cacerts.validate.waywarden.dev', 'Ignore', false],
+      ['break-glass.validate.waywarden.dev', 'Ignore', false],
       ['closed.mutate.waywarden.dev', name === 'audit' ? 'Ignore' : 'Fail', false],
       ['open.mutate.waywarden.dev', 'Ignore', true],
     ]);
     for (const entry of entries) {
-      expect(entry).toMatchObject({ matchPolicy: 'Equivalent', sideEffects: 'NoneOnDryRun', timeoutSeconds: 5 });
+      expect(entry).toMatchObject({
+        matchPolicy: 'Equivalent',
+        sideEffects: 'NoneOnDryRun',
+        timeoutSeconds: entry['name'] === BREAK_GLASS ? 1 : 5,
+      });
       expect(at(entry, 'clientConfig', 'caBundle')).toBeUndefined();
       expect(records(at(entry, 'namespaceSelector', 'matchExpressions'))).toEqual([
         {
@@ -216,6 +222,7 @@ describe.skipIf(helm === '')('the chart (skipped without helm)', () => {
       ['mode=audit'],
       ['admission.failClosed=false'],
       ['admission.reviewCacerts=true'],
+      ['admission.breakGlassGroups={mesh-emergency}'],
       ['events.enabled=false'],
       ['certificates.source=cert-manager'],
     ])
@@ -230,6 +237,76 @@ describe.skipIf(helm === '')('the chart (skipped without helm)', () => {
     expect(records(entry?.['matchConditions']).at(-1)?.['expression']).toBe(
       "has(request.name) && request.name == 'cacerts'",
     );
+  });
+
+  describe('with break-glass groups', () => {
+    const GROUPS = 'admission.breakGlassGroups={mesh-emergency,oidc:on call}';
+    const MEMBER =
+      "has(request.userInfo) && has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in ['mesh-emergency','oidc:on call'])";
+    const conditionsOf = (entry: JsonObject) =>
+      records(entry['matchConditions']).map(({ name, expression }) => [name, text(expression)?.replace(/\s+/g, ' ')]);
+    const counting = (objects: readonly JsonObject[]) =>
+      entriesOf(objects).find(({ name }) => name === BREAK_GLASS) ?? {};
+
+    it('members are asked about by one entry, everybody else by the others', () => {
+      for (const entry of entriesOf(render(GROUPS, 'admission.reviewCacerts=true'))) {
+        const own = entry['name'] === BREAK_GLASS;
+        expect(conditionsOf(entry).slice(0, 3)).toEqual([
+          expect.arrayContaining(['not-terminating']),
+          expect.arrayContaining(['not-a-pod-of-istio']),
+          own ? ['break-glass', MEMBER] : ['not-break-glass', `!( ${MEMBER} )`],
+        ]);
+      }
+    });
+
+    it.each([[[]], [['mode=audit']], [['admission.timeoutSeconds=30']], [['admission.failClosed=true']]])(
+      'it refuses nobody and makes nobody wait, with %j',
+      values => {
+        expect(counting(render(GROUPS, ...values))).toMatchObject({
+          failurePolicy: 'Ignore',
+          timeoutSeconds: 1,
+          clientConfig: { service: { path: '/break-glass' } },
+        });
+      },
+    );
+
+    it('it asks about all that the others ask about, and about nothing else', () => {
+      const asked = (entries: readonly JsonObject[]) =>
+        entries
+          .flatMap(({ rules }) => records(rules))
+          .map(rule => JSON.stringify(rule))
+          .sort();
+      for (const values of [[GROUPS], [GROUPS, 'admission.reviewCacerts=true']]) {
+        const objects = render(...values);
+        const validating = one(objects, 'ValidatingWebhookConfiguration');
+        const promised = parse(text(at(validating, 'metadata', 'annotations', 'waywarden.dev/rules-once-ready')) ?? '');
+        const judging = records(validating?.['webhooks']).filter(({ name }) => name !== BREAK_GLASS);
+        expect(asked([counting(objects)])).toEqual(
+          asked([...judging, { rules: at(promised, 'closed.validate.waywarden.dev') }]),
+        );
+      }
+    });
+
+    it('of Secrets it asks about cacerts alone, and only where the installer wants it', () => {
+      const named = (...values: string[]) => conditionsOf(counting(render(GROUPS, ...values))).slice(3);
+      expect(named()).toEqual([]);
+      expect(named('admission.reviewCacerts=true')).toEqual([
+        [
+          'the-ca-of-the-mesh',
+          "request.resource.resource != 'secrets' || request.resource.group != '' || (has(request.name) && request.name == 'cacerts')",
+        ],
+      ]);
+    });
+
+    it('the guard is told their names, in a waywarden.yaml that it accepts, and without a restart', () => {
+      const [without, objects] = [render(), render(GROUPS)];
+      const written = parse(text(at(one(objects, 'ConfigMap'), 'data', 'waywarden.yaml')) ?? '');
+      expect(configSchema(policies).parse(written)).toMatchObject({
+        mode: 'enforce',
+        breakGlassGroups: ['mesh-emergency', 'oidc:on call'],
+      });
+      expect(podOf(objects)).toEqual(podOf(without));
+    });
   });
 
   it('says None where no Events are written, and asks for no right to write them', () => {
@@ -269,6 +346,7 @@ describe.skipIf(helm === '')('the chart (skipped without helm)', () => {
     ['certificates.source=files', /existingSecret|caBundle/],
     ["admission.breakGlassGroups[0]=it's", /breakGlassGroups/],
     ['config.mode=audit', /config/],
+    ['config.breakGlassGroups={admins}', /config/],
   ])('refuses %s', (value, message) => {
     expect(() => render(value)).toThrow(message);
   });
@@ -280,6 +358,7 @@ describe.skipIf(helm === '')('the chart (skipped without helm)', () => {
       'WaywardenCertificateExpires',
       'WaywardenNotReady',
       'WaywardenDenialsUnconfirmed',
+      'WaywardenBreakGlassUsed',
     ]);
     const series = await createMetrics().text();
     for (const name of JSON.stringify(alerts.map(({ expr }) => expr)).match(/\bwaywarden_\w+/g) ?? [])

@@ -376,7 +376,7 @@ describe('certificates without a helper', () => {
     await until('a call', async () => (await write()) === '');
     await emptied(VALIDATING);
     await sleep(1_500);
-    expect((await entries(VALIDATING)).map(pemOf)).toEqual(['', '', '', '']);
+    expect((await entries(VALIDATING)).map(pemOf)).toEqual(['', '', '', '', '']);
     expect(registration.status().trusted).toBe(false);
     registration.stop();
     await serving.close();

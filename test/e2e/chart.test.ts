@@ -123,7 +123,7 @@ describe('installed by helm', () => {
     };
     await upgrade('replicas=3');
     expect(await everyEntry(cluster)).toEqual(before);
-    await upgrade('mode=audit', 'admission.reviewCacerts=true');
+    await upgrade('mode=audit', 'admission.reviewCacerts=true', 'admission.breakGlassGroups={mesh-emergency}');
     const audit = await everyEntry(cluster);
     expect(new Set(audit.map(({ failurePolicy }) => failurePolicy))).toEqual(new Set(['Ignore']));
     expect(

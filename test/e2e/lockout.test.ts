@@ -1,10 +1,13 @@
 // With no replica left nobody is locked out: what a cluster needs goes on, and what is refused says what to do.
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { mergePatch } from '../harness/api.ts';
 import { run } from '../harness/process.ts';
 import { until } from '../harness/wait.ts';
-import { type Installed, install, NAMESPACE } from './support/installation.ts';
-import { ambientNamespace, app, installAmbient, namespace, noAdmin } from './support/mesh.ts';
+import { BREAK_GLASS, type Installed, install, NAMESPACE } from './support/installation.ts';
+import { ambientNamespace, answers, app, installAmbient, namespace, noAdmin } from './support/mesh.ts';
 
 let guard: Installed;
 beforeAll(async () => {
@@ -55,11 +58,59 @@ describe('while replicas run', () => {
     expect(stdout).toMatch(/^ok .*a dry-run request: reached the guard, which refused it as it should$/m);
     expect(stdout).toMatch(/^ok .*certificates: the chain verifies, for waywarden\.waywarden\.svc/m);
     expect(stdout).toMatch(/^ok .*rules of the webhooks: ask about all \d+ kinds/m);
+    expect(stdout).toMatch(/^ok .*break-glass: what members of its group write is not judged, and counted$/m);
     expect(stdout).toMatch(/^ok .*rights of the ServiceAccount: waywarden has all \d+ that it needs$/m);
     expect(stdout).toMatch(/^ok .*Istio in this cluster: istiod default 1\.31\.1, .*ztunnel 1\.31\.1/m);
     expect(stdout).toMatch(/^ok .*clock:/m);
     expect(stdout).toMatch(/\n0 failures, /);
     expect([code, stderr]).toEqual([0, '']);
+  });
+
+  it('a member of the break-glass group may write what others may not, and somebody hears of it', async () => {
+    const input = noAdmin('orders', 'in-an-emergency');
+    const uses = async (operation: string) =>
+      (await guard.figures()).get(
+        `waywarden_break_glass_total{operation="${operation}",kind="AuthorizationPolicy.security.istio.io"}`,
+      ) ?? 0;
+    await answers(guard.cluster, input, ({ code }) => code === 1);
+    const refused = await kubectl('apply', '-f', '-', { input });
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('denied the request')]);
+    const allowed = noAdmin('orders', 'by-port').replace('paths: ["/admin*"]', 'ports: ["8080"]');
+    expect((await kubectl('apply', '-f', '-', { input: allowed })).code).toBe(0);
+    expect((await guard.unasked('apply', '--dry-run=server', '-f', '-', { input })).code).toBe(0);
+    expect([await uses('CREATE'), await uses('DELETE')]).toEqual([0, 0]);
+
+    const written = await guard.unasked('apply', '-f', '-', { input });
+    expect([written.code, written.stderr]).toEqual([0, '']);
+    expect([await uses('CREATE'), await uses('DELETE')]).toEqual([1, 0]);
+    expect((await guard.unasked('delete', 'authorizationpolicy', 'in-an-emergency', '-n', 'orders')).code).toBe(0);
+    expect([await uses('CREATE'), await uses('DELETE')]).toEqual([1, 1]);
+    expect((await kubectl('delete', 'authorizationpolicy', 'by-port', '-n', 'orders')).code).toBe(0);
+    expect([await uses('CREATE'), await uses('DELETE')]).toEqual([1, 1]);
+
+    const order = ({ level, operation }: Record<string, unknown>) => `${level} ${operation}`;
+    const lines = () =>
+      guard.replicas
+        .list()
+        .flatMap(replica => replica.output().split('\n'))
+        .filter(line => line.includes('"webhook":"break-glass"'))
+        .map(line => JSON.parse(line) as Record<string, unknown>)
+        .filter(({ name }) => name === 'in-an-emergency')
+        .sort((a, b) => order(a).localeCompare(order(b)));
+    // lines are held back for half a second
+    await until('the lines', () => lines().length >= 3);
+    const use = {
+      user: 'preparing',
+      group: BREAK_GLASS,
+      kind: 'AuthorizationPolicy.security.istio.io',
+      namespace: 'orders',
+      name: 'in-an-emergency',
+    };
+    expect(lines()).toEqual([
+      expect.objectContaining({ ...use, level: 'info', operation: 'CREATE', dryRun: true }),
+      expect.objectContaining({ ...use, level: 'warn', operation: 'CREATE', dryRun: false }),
+      expect.objectContaining({ ...use, level: 'warn', operation: 'DELETE', dryRun: false }),
+    ]);
   });
 
   it('doctor says what is wrong, and how to repair it', async () => {
@@ -102,6 +153,17 @@ describe('while replicas run', () => {
 });
 
 describe('with every replica stopped', () => {
+  const POLICIES = '/apis/security.istio.io/v1/namespaces/orders/authorizationpolicies';
+  const policy = (name: string) => parse(noAdmin('orders', name).replace(/---$/, '')) as object;
+  let took = 0;
+  const member = async (method: string, path: string, body?: object) => {
+    const api = guard.cluster.api.as('preparing', 'system:masters', BREAK_GLASS);
+    const began = performance.now();
+    const answer = await api.send(method, path, body);
+    took = performance.now() - began;
+    return answer;
+  };
+
   beforeAll(async () => {
     await Promise.all(guard.replicas.list().map(replica => guard.replicas.remove(replica, 'SIGKILL')));
   });
@@ -167,9 +229,22 @@ describe('with every replica stopped', () => {
     );
   });
 
-  it('a member of the break-glass group may write it all the same', async () => {
+  it('a member of the break-glass group may write it all the same, at once', async () => {
     const { code } = await guard.unasked('apply', '--dry-run=server', '-f', '-', { input: noAdmin('orders') });
     expect(code).toBe(0);
+    expect((await member('POST', POLICIES, policy('repaired'))).status).toBe(201);
+    expect(took).toBeLessThan(900);
+  });
+
+  it('and a second later, where whoever is there instead never answers', async () => {
+    const silent = createServer(() => {}).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    guard.replicas.balancer.use([(silent.address() as AddressInfo).port]);
+    expect((await member('DELETE', `${POLICIES}/repaired`)).status).toBe(200);
+    expect(took).toBeGreaterThan(900);
+    expect(took).toBeLessThan(3_000);
+    guard.replicas.balancer.use([]);
+    silent.close();
   });
 
   it('doctor sees it, unlocks, and locks again', async () => {

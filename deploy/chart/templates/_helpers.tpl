@@ -43,8 +43,15 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "waywarden.n
 {{- end }}
 {{- end }}
 
+{{/* CEL: whoever asks is a member of a break-glass group. Reads the request alone, and cannot fail. */}}
+{{- define "waywarden.isBreakGlass" -}}
+has(request.userInfo) && has(request.userInfo.groups) &&
+request.userInfo.groups.exists(group, group in {{ .Values.admission.breakGlassGroups | toJson | replace "\"" "'" }})
+{{- end }}
+
 {{/*
-What all entries have. Call with a dict: root, path, failurePolicy.
+What all entries have. Call with a dict: root, path, failurePolicy; breakGlass where members of a break-glass group are asked about, and
+nobody else; timeoutSeconds where it is not that of the values.
 matchConditions read metadata only and cannot fail: one that does would refuse the request.
 */}}
 {{- define "waywarden.entry" -}}
@@ -62,7 +69,7 @@ admissionReviewVersions: [v1]
 failurePolicy: {{ .failurePolicy }}
 matchPolicy: Equivalent
 sideEffects: {{ ternary "NoneOnDryRun" "None" $root.Values.events.enabled }}
-timeoutSeconds: {{ $root.Values.admission.timeoutSeconds }}
+timeoutSeconds: {{ .timeoutSeconds | default $root.Values.admission.timeoutSeconds }}
 namespaceSelector:
   matchExpressions:
     - key: kubernetes.io/metadata.name
@@ -76,10 +83,17 @@ matchConditions:
     expression: >-
       request.resource.resource != 'pods' || request.resource.group != '' || !has(request.namespace) ||
       !(request.namespace in {{ $root.Values.istio.rootNamespaces | toJson | replace "\"" "'" }})
-  {{- with $root.Values.admission.breakGlassGroups }}
+  {{- if $root.Values.admission.breakGlassGroups }}
+  {{- if .breakGlass }}
+  - name: break-glass
+    expression: >-
+      {{- include "waywarden.isBreakGlass" $root | nindent 6 }}
+  {{- else }}
   - name: not-break-glass
     expression: >-
-      !has(request.userInfo) || !has(request.userInfo.groups) ||
-      !request.userInfo.groups.exists(group, group in {{ . | toJson | replace "\"" "'" }})
+      !(
+      {{- include "waywarden.isBreakGlass" $root | nindent 6 }}
+      )
+  {{- end }}
   {{- end }}
 {{- end }}

@@ -15,7 +15,7 @@ import type { ServeOptions } from '../../harness/serve.ts';
 import { until } from '../../harness/wait.ts';
 
 export const NAMESPACE = 'waywarden';
-/** Members of this group are never asked about: tests prepare with it what the guard would refuse. */
+/** What members of this group write is counted and not judged: tests prepare with it what the guard would refuse. */
 export const BREAK_GLASS = 'waywarden-tests';
 
 export const VALIDATING = '/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/waywarden';
@@ -42,7 +42,7 @@ export interface Installed {
   /** waywarden.yaml of every replica; they look at it once a second. */
   readonly configFile: string;
   readonly serveOptions: ServeOptions;
-  /** kubectl as somebody whom no webhook is asked about. */
+  /** kubectl as somebody in the break-glass group. */
   unasked(...args: (string | KubectlOptions)[]): Promise<Output>;
   /** Figures of every replica, added up by what stands before the value. */
   figures(): Promise<ReadonlyMap<string, number>>;
