@@ -25,10 +25,15 @@ export function list(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : NO_ITEMS;
 }
 
+const isRecord = (item: unknown): item is JsonObject => record(item) !== undefined;
+const isText = (item: unknown): item is string => typeof item === 'string';
+
 /** The JSON objects of a list, others left out. */
 export function records(value: unknown): readonly JsonObject[] {
   const items = list(value);
-  return items.length === 0 ? NO_ITEMS : items.filter((item): item is JsonObject => record(item) !== undefined);
+  // nearly always they are all objects, and then the list is good as it is
+  for (const item of items) if (record(item) === undefined) return items.filter(isRecord);
+  return items as readonly JsonObject[];
 }
 
 /** The value as text; undefined for everything else. */
@@ -44,7 +49,8 @@ export function number(value: unknown): number | undefined {
 /** The texts of a list, others left out. */
 export function texts(value: unknown): readonly string[] {
   const items = list(value);
-  return items.length === 0 ? NO_ITEMS : items.filter((item): item is string => typeof item === 'string');
+  for (const item of items) if (typeof item !== 'string') return items.filter(isText);
+  return items as readonly string[];
 }
 
 /** The value at a path of own properties, undefined where the path ends early. */

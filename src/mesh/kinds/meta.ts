@@ -1,4 +1,4 @@
-import { at, record, records, text } from '../../kube/json.ts';
+import { at, type JsonObject, record, records, text } from '../../kube/json.ts';
 import { type GroupKind, groupKind, splitApiVersion } from '../../kube/kind.ts';
 import { type StringMap, stringMap } from '../../kube/labels.ts';
 
@@ -38,23 +38,24 @@ export function annotationsOf(metadata: unknown): StringMap {
 }
 
 /** The name, or what stands for it before the API server has made one up. */
-function nameOf(metadata: unknown): string {
-  const name = text(at(metadata, 'name')) ?? '';
-  const generateName = text(at(metadata, 'generateName')) ?? '';
+function nameOf(metadata: JsonObject | undefined): string {
+  const name = text(metadata?.['name']) ?? '';
+  const generateName = text(metadata?.['generateName']) ?? '';
   return name !== '' || generateName === '' ? name : `${generateName}*`;
 }
 
 /** The metadata of an object as it came; total over every shape. */
 export function metaOf(kind: GroupKind, namespace: string, object: unknown): Meta {
-  const metadata = record(at(object, 'metadata'));
+  const metadata = record(record(object)?.['metadata']);
+  const deleted = metadata?.['deletionTimestamp'];
   return {
     kind,
     namespace,
     name: nameOf(metadata),
-    labels: labelsOf(metadata),
-    annotations: annotationsOf(metadata),
-    terminating: at(metadata, 'deletionTimestamp') !== undefined && at(metadata, 'deletionTimestamp') !== null,
-    created: text(at(metadata, 'creationTimestamp')) ?? '',
+    labels: stringMap(metadata?.['labels']),
+    annotations: stringMap(metadata?.['annotations'], keptAnnotation),
+    terminating: deleted !== undefined && deleted !== null,
+    created: text(metadata?.['creationTimestamp']) ?? '',
   };
 }
 

@@ -1,4 +1,4 @@
-import { at, emptyRecord, record, records, text, texts } from '../../kube/json.ts';
+import { at, emptyRecord, type JsonObject, record, records, text, texts } from '../../kube/json.ts';
 import { type GroupKind, groupKind, type ObjectRef } from '../../kube/kind.ts';
 import { type StringMap, stringMap } from '../../kube/labels.ts';
 import { type Meta, metaOf } from './meta.ts';
@@ -22,17 +22,19 @@ export interface Attachment {
   readonly targets: readonly TargetRef[];
 }
 
+const NONE: readonly never[] = Object.freeze([]);
+
 export function attachmentOf(
   namespace: string,
   spec: unknown,
   selectorKey: 'selector' | 'workloadSelector' = 'selector',
 ): Attachment {
-  const wanted = record(at(spec, selectorKey));
-  const field = selectorKey === 'selector' ? 'matchLabels' : 'labels';
-  const matchLabels = record(at(wanted, field));
-  const plural = records(at(spec, 'targetRefs'));
-  const single = record(at(spec, 'targetRef'));
-  const references = plural.length > 0 ? plural : single === undefined ? [] : [single];
+  const fields = record(spec);
+  const wanted = record(fields?.[selectorKey]);
+  const matchLabels = record(selectorKey === 'selector' ? wanted?.['matchLabels'] : wanted?.['labels']);
+  const plural = records(fields?.['targetRefs']);
+  const single = record(fields?.['targetRef']);
+  const references = plural.length > 0 ? plural : single === undefined ? NONE : [single];
   return {
     ...(wanted === undefined
       ? {}
@@ -49,15 +51,18 @@ export function attachmentOf(
 /** Attribute (`paths`, `notPrincipals`, …) to its values, as in a `source` or an `operation`. */
 export type Match = Readonly<Record<string, readonly string[]>>;
 
+/** One entry of `when`. */
+interface Condition {
+  readonly key: string;
+  readonly values: readonly string[];
+  readonly notValues: readonly string[];
+}
+
 export interface AuthorizationRule {
   /** undefined where the rule has no `from`. */
   readonly from?: readonly Match[];
   readonly to?: readonly Match[];
-  readonly when?: readonly {
-    readonly key: string;
-    readonly values: readonly string[];
-    readonly notValues: readonly string[];
-  }[];
+  readonly when?: readonly Condition[];
 }
 
 export interface AuthorizationPolicy extends Meta, Attachment {
@@ -78,17 +83,24 @@ function match(value: unknown): Match {
   return found;
 }
 
-function rule(value: unknown): AuthorizationRule {
-  const present = (key: string) => records(at(value, key));
-  const from = present('from').map(entry => match(entry['source']));
-  const to = present('to').map(entry => match(entry['operation']));
-  const when = present('when').map(entry => ({
-    key: text(entry['key']) ?? '',
-    values: texts(entry['values']),
-    notValues: texts(entry['notValues']),
-  }));
+const sourceOf = (entry: JsonObject): Match => match(entry['source']);
+const operationOf = (entry: JsonObject): Match => match(entry['operation']);
+const conditionOf = (entry: JsonObject): Condition => ({
+  key: text(entry['key']) ?? '',
+  values: texts(entry['values']),
+  notValues: texts(entry['notValues']),
+});
+
+function rule(value: JsonObject): AuthorizationRule {
+  const from = records(value['from']);
+  const to = records(value['to']);
+  const when = records(value['when']);
   // `from: []` is no clause at all: the rule matches everything (I§12)
-  return { ...(from.length ? { from } : {}), ...(to.length ? { to } : {}), ...(when.length ? { when } : {}) };
+  const found: { -readonly [Key in keyof AuthorizationRule]: AuthorizationRule[Key] } = {};
+  if (from.length > 0) found.from = from.map(sourceOf);
+  if (to.length > 0) found.to = to.map(operationOf);
+  if (when.length > 0) found.when = when.map(conditionOf);
+  return found;
 }
 
 const ACTIONS = ['ALLOW', 'DENY', 'AUDIT', 'CUSTOM'] as const;
@@ -96,15 +108,15 @@ const ACTIONS = ['ALLOW', 'DENY', 'AUDIT', 'CUSTOM'] as const;
 const ACTION_NUMBERS = ['ALLOW', 'DENY', 'AUDIT', 'CUSTOM'] as const;
 
 export function authorizationPolicy(kind: GroupKind, namespace: string, object: unknown): AuthorizationPolicy {
-  const spec = at(object, 'spec');
-  const action = at(spec, 'action');
-  const provider = text(at(spec, 'provider', 'name'));
+  const spec = record(record(object)?.['spec']);
+  const action = spec?.['action'];
+  const provider = text(record(spec?.['provider'])?.['name']);
   return {
     ...metaOf(kind, namespace, object),
     ...attachmentOf(namespace, spec),
     action: (typeof action === 'number' ? ACTION_NUMBERS[action] : ACTIONS.find(known => known === action)) ?? 'ALLOW',
     ...(provider === undefined ? {} : { provider }),
-    rules: records(at(spec, 'rules')).map(rule),
+    rules: records(spec?.['rules']).map(rule),
   };
 }
 
