@@ -7,14 +7,13 @@ import type { Policy, RequestFacts, Stage } from '../engine/policy.ts';
 import type { Settings } from '../engine/settings.ts';
 import { ALLOWED, type Verdict, verdictOf } from '../engine/verdict.ts';
 import { same } from '../kube/json.ts';
-import { type ObjectRef, refKey, spoken } from '../kube/kind.ts';
+import { type ObjectRef, spoken } from '../kube/kind.ts';
 import type { PatchOperation } from '../kube/patch.ts';
 import { type BackendTlsPolicy, GATEWAY, type Gateway } from '../mesh/kinds/gateways.ts';
 import type { Workload } from '../mesh/kinds/workloads.ts';
 import type { Change } from '../mesh/mesh.ts';
 import { type Base, overlay } from '../mesh/overlay.ts';
 import { rootNamespaces } from '../mesh/releases.ts';
-import { creationOf, isKnownClean, rememberClean } from './clean.ts';
 import { confirmed, type Evidence } from './confirm.ts';
 import { type AdmissionRequest, earlierVersions, type Subject, subjectOf } from './request.ts';
 
@@ -211,8 +210,6 @@ function verdictOn(
   deadline: number | undefined,
   now: number,
 ): Judged | Promise<Judged> {
-  const creation = creationOf(guard, request, subject, stage);
-  if (creation !== undefined && isKnownClean(guard, creation)) return ALLOWED;
   const { change: changed, before, after } = change(guard, subject);
   const facts: RequestFacts = {
     operation: request.operation,
@@ -226,7 +223,7 @@ function verdictOn(
     after,
     changes: [changed],
     stage,
-    requests: new Map([[refKey(subject.ref), facts]]),
+    request: () => facts,
     ...(deadline === undefined ? {} : { deadline }),
     now,
   };
@@ -235,9 +232,7 @@ function verdictOn(
   try {
     const answer = difference(question);
     if (answer instanceof Promise) return answer.then(found => told(found, []), failed);
-    const verdict = told(answer, []);
-    if (creation !== undefined && verdict === ALLOWED) rememberClean(guard, creation);
-    return verdict;
+    return told(answer, []);
   } catch {
     return failed();
   }

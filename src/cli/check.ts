@@ -171,7 +171,7 @@ export async function check(
     after,
     changes: [...written.values()],
     stage: 'files',
-    requests,
+    request: written => requests.get(refKey(written)),
     now: Date.now(),
   });
   return {

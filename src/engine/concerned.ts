@@ -11,7 +11,7 @@ export interface Concerned {
 
 /** Kinds that are remembered for a set of policies; users can make up as many as they like. */
 const REMEMBERED = 500;
-const known = new WeakMap<readonly Policy[], Map<string, Concerned>>();
+const known = new WeakMap<readonly Policy[], Map<GroupKind, Partial<Record<Stage, Concerned>>>>();
 
 /** The policies that a change of this kind concerns at a stage. */
 export function concernedBy(policies: readonly Policy[], kind: GroupKind, stage: Stage): Concerned {
@@ -20,13 +20,13 @@ export function concernedBy(policies: readonly Policy[], kind: GroupKind, stage:
     kinds = new Map();
     known.set(policies, kinds);
   }
-  const key = `${stage} ${kind}`;
-  let concerned = kinds.get(key);
-  if (concerned === undefined) {
-    concerned = found(policies, kind, stage);
-    if (kinds.size < REMEMBERED) kinds.set(key, concerned);
+  let stages = kinds.get(kind);
+  if (stages === undefined) {
+    stages = {};
+    if (kinds.size < REMEMBERED) kinds.set(kind, stages);
   }
-  return concerned;
+  stages[stage] ??= found(policies, kind, stage);
+  return stages[stage];
 }
 
 function found(policies: readonly Policy[], kind: GroupKind, stage: Stage): Concerned {

@@ -40,8 +40,8 @@ export interface Question {
   readonly after: Mesh;
   readonly changes: readonly Change[];
   readonly stage: Stage;
-  /** By `refKey` of a written object. */
-  readonly requests?: ReadonlyMap<string, RequestFacts>;
+  /** The request by which an object is written, where there is one. */
+  readonly request?: (written: ObjectRef) => RequestFacts | undefined;
   /** `performance.now()` by which to answer with what is known by then. */
   readonly deadline?: number;
   /** Milliseconds since 1970, for exemptions. */
@@ -119,31 +119,66 @@ interface Task {
 }
 
 /**
- * A search under way. Its generators stand outside of `difference`: V8 makes a hidden class for every generator function that is
+ * A search under way. Its functions stand outside of `difference`: V8 makes a hidden class for every generator function that is
  * called for the first time, which lives in the old space and keeps all that the function closes over until the next major
  * collection. Made anew for each review, that was a third of its time.
  */
-interface Search extends Question {
-  /** The change of a written object. */
-  writtenAs(ref: ObjectRef): Change | undefined;
-  /** True for what nobody judges any more: it is gone or going. */
-  going(object: Meta, mesh: Mesh): boolean;
-  note(what: string): void;
-  /** Where a policy begins to judge an object in a Mesh. */
-  begun(
-    policy: Policy,
-    object: Meta,
-    mesh: Mesh,
-    request: RequestFacts | undefined,
-    skip: (what: string) => void,
-  ): Iterator<Report | typeof PAUSE>;
-  readonly circumstances: Omit<Circumstances, 'elsewhere'>;
+interface Search {
+  readonly question: Question;
+  /** By `refKey`; one change alone, as at admission, is found without it. */
+  readonly byKey: ReadonlyMap<string, Change> | undefined;
+  readonly note: (what: string) => void;
   readonly findings: Finding[];
   // made when there is something to keep in them: most reviews find nothing
+  circumstances: Omit<Circumstances, 'elsewhere'> | undefined;
+  skipped: Set<string> | undefined;
   expired: Set<Exemption> | undefined;
   examples: Map<string, number> | undefined;
   unfinished: boolean;
   unchecked: number;
+}
+
+/** The change of a written object. */
+function writtenAs({ byKey, question }: Search, { kind, namespace, name }: ObjectRef): Change | undefined {
+  if (byKey !== undefined) return byKey.get(refKey({ kind, namespace, name }));
+  const [only] = question.changes;
+  return only?.ref.name === name && only.ref.namespace === namespace && only.ref.kind === kind ? only : undefined;
+}
+
+/** True for what nobody judges any more: it is gone or going. What stands in a Namespace that goes, goes with it. */
+function going({ question }: Search, object: Meta, mesh: Mesh): boolean {
+  if (terminating(mesh, object)) return true;
+  for (const { ref, after } of question.changes)
+    if (ref.kind === 'Namespace' && after === undefined && ref.name === object.namespace) return true;
+  return false;
+}
+
+/** What the settings go by beside a report and its subject. */
+function circumstancesOf({ changes, after, stage, now }: Question): Omit<Circumstances, 'elsewhere'> {
+  const objects = changes.map(change => change.after ?? change.before);
+  return {
+    mesh: after,
+    workload: objects.some(object => object !== undefined && WORKLOADS.has(object.kind)),
+    component: objects.some(object => (object as Workload | undefined)?.component !== undefined),
+    deletion: changes.every(change => change.after === undefined),
+    admission: stage === 'mutate' || stage === 'validate',
+    now,
+  };
+}
+
+/** Where a policy begins to judge an object in a Mesh. */
+function begun(
+  { question: { settings, stage } }: Search,
+  policy: Policy,
+  object: Meta,
+  mesh: Mesh,
+  request: RequestFacts | undefined,
+  skipped: (what: string) => void,
+): Iterator<Report | typeof PAUSE> {
+  const options = optionsOf(policy, settings);
+  const context: CheckContext<unknown> =
+    request === undefined ? { mesh, options, stage, skipped } : { mesh, options, stage, request, skipped };
+  return policy.check(object, context)[Symbol.iterator]();
 }
 
 /** A piece of evidence, said to be missing where it is. */
@@ -178,83 +213,46 @@ export function optionsOf(policy: Policy, settings: Settings): unknown {
 
 /** Finds what is new in `after`, and what the written objects had before. At once where that takes no longer than a slice. */
 export function difference(question: Question): Answer | Promise<Answer> {
-  const { settings, after, changes, stage, now } = question;
+  const { changes } = question;
   const time = clock(question.deadline);
-  // one change, as at admission, is found without a Map
-  const byKey = changes.length > 1 ? new Map(changes.map(change => [refKey(change.ref), change])) : undefined;
-  const writtenAs = ({ kind, namespace, name }: ObjectRef): Change | undefined => {
-    if (byKey !== undefined) return byKey.get(refKey({ kind, namespace, name }));
-    const [only] = changes;
-    return only?.ref.name === name && only.ref.namespace === namespace && only.ref.kind === kind ? only : undefined;
-  };
-  let skipped: Set<string> | undefined;
-
-  // what stands in a Namespace that goes, goes with it
-  const leaving = (object: Meta) =>
-    changes.some(({ ref, after: is }) => ref.kind === 'Namespace' && is === undefined && ref.name === object.namespace);
-  const objects = changes.map(change => change.after ?? change.before);
-  const circumstances: Omit<Circumstances, 'elsewhere'> = {
-    mesh: after,
-    workload: objects.some(object => object !== undefined && WORKLOADS.has(object.kind)),
-    component: objects.some(object => (object as Workload | undefined)?.component !== undefined),
-    deletion: changes.every(change => change.after === undefined),
-    admission: stage === 'mutate' || stage === 'validate',
-    now,
-  };
-
-  /** True for what nobody judges any more: it is gone or going. */
-  const going = (object: Meta, mesh: Mesh) => terminating(mesh, object) || leaving(object);
-  const note = (what: string) => {
-    skipped ??= new Set();
-    skipped.add(what);
-  };
-
-  /** Where a policy begins to judge an object in a Mesh. */
-  function begun(policy: Policy, object: Meta, mesh: Mesh, request: RequestFacts | undefined, skip: typeof note) {
-    const options = optionsOf(policy, settings);
-    const context: CheckContext<unknown> =
-      request === undefined
-        ? { mesh, options, stage, skipped: skip }
-        : { mesh, options, stage, request, skipped: skip };
-    return policy.check(object, context)[Symbol.iterator]();
-  }
-
   const run: Search = {
-    ...question,
-    writtenAs,
-    going,
-    note,
-    begun,
-    circumstances,
+    question,
+    byKey: changes.length > 1 ? new Map(changes.map(change => [refKey(change.ref), change])) : undefined,
+    note(what) {
+      run.skipped ??= new Set();
+      run.skipped.add(what);
+    },
     findings: [],
+    circumstances: undefined,
+    skipped: undefined,
     expired: undefined,
     examples: undefined,
     unfinished: false,
     unchecked: 0,
   };
-  const answer = (): Answer => {
-    const { findings, unfinished, unchecked, expired } = run;
-    if (findings.length > 1) findings.sort((a, b) => compareActions(b.action, a.action));
-    return {
-      findings,
-      skipped: skipped === undefined ? NOTHING : [...skipped],
-      unfinished,
-      unchecked,
-      expired: expired === undefined ? NOTHING : [...expired],
-    };
-  };
   const work = search(run);
   for (let step = work.next(); step.done !== true; ) {
     const going = time.tick();
-    if (typeof going !== 'boolean') return rest(work, going, time).then(answer);
+    if (typeof going !== 'boolean') return rest(work, going, time).then(() => answerOf(run));
     step = work.next(going);
   }
-  return answer();
+  return answerOf(run);
+}
+
+function answerOf({ findings, skipped, unfinished, unchecked, expired }: Search): Answer {
+  if (findings.length > 1) findings.sort((a, b) => compareActions(b.action, a.action));
+  return {
+    findings,
+    skipped: skipped === undefined ? NOTHING : [...skipped],
+    unfinished,
+    unchecked,
+    expired: expired === undefined ? NOTHING : [...expired],
+  };
 }
 
 /** All reports of a check that has begun; undefined where the time is over. */
 function* reportsOf(
-  { stage }: Search,
+  { question: { stage } }: Search,
   policy: Policy,
   check: Iterator<Report | typeof PAUSE>,
   first: Step,
@@ -268,25 +266,22 @@ function* reportsOf(
   return found;
 }
 
-/** Judges a subject as it is and as it was. Most have nothing to say, which takes no more than asking once. */
+/** Judges a subject as it is and as it was. `check` has begun, and `first` is what came of it. False where the search ends. */
 function* perform(
   run: Search,
   { policy, subject, own }: Task,
-  object: Meta,
-  request: RequestFacts | undefined,
+  check: Iterator<Report | typeof PAUSE>,
+  first: Step,
 ): Work<boolean> {
-  const { after, settings, now } = run;
-  const check = run.begun(policy, object, after, request, run.note);
-  const first = check.next();
-  if (first.done === true) return true;
+  const { before: meshBefore, after, settings, now } = run.question;
   const present = yield* reportsOf(run, policy, check, first);
   if (present === undefined) return false;
   if (present.length === 0) return true;
-  const change = own ? run.writtenAs(subject) : undefined;
+  const change = own ? writtenAs(run, subject) : undefined;
   let past: readonly Report[] | undefined = [];
-  const was = change !== undefined && change.before === undefined ? undefined : run.before.object(subject);
-  if (was !== undefined && !run.going(was, run.before)) {
-    const earlier = run.begun(policy, was, run.before, undefined, unnoted);
+  const was = change !== undefined && change.before === undefined ? undefined : meshBefore.object(subject);
+  if (was !== undefined && !going(run, was, meshBefore)) {
+    const earlier = begun(run, policy, was, meshBefore, undefined, unnoted);
     past = yield* reportsOf(run, policy, earlier, earlier.next());
     if (past === undefined) return false;
   }
@@ -303,12 +298,13 @@ function* perform(
   for (const { lost, ...shown } of present) {
     let report: Report = shown;
     let identity = identityOf(policy.id, subject, report);
-    if (!own && lost !== undefined && !known.has(identity) && lost.held(run.before)) {
+    if (!own && lost !== undefined && !known.has(identity) && lost.held(meshBefore)) {
       report = lost.instead;
       identity = identityOf(policy.id, subject, report);
     }
     if (seen.has(identity)) continue;
     seen.add(identity);
+    run.circumstances ??= circumstancesOf(run.question);
     let action = actionOf(policy, report, subject, settings, { ...run.circumstances, elsewhere: !own });
     if (action === 'off') continue;
     const before = known.get(identity);
@@ -354,54 +350,82 @@ function* perform(
 }
 
 function* search(run: Search): Work<void> {
-  const { changes, policies, stage, requests, after, before } = run;
+  const { changes, policies, stage, request: requestOf, after, before } = run.question;
   for (const { ref } of changes) {
     const object = after.object(ref);
-    if (object === undefined || run.going(object, after)) continue;
-    const request = requests?.get(refKey(ref));
+    if (object === undefined || going(run, object, after)) continue;
+    const request = requestOf?.(ref);
     if (!(yield PAUSE)) {
       run.unfinished = true;
       run.unchecked += 1;
       continue;
     }
     for (const policy of concernedBy(policies, ref.kind, stage).judging) {
-      if (yield* perform(run, { policy, subject: ref, own: true }, object, request)) continue;
+      // most have nothing to say, which takes no more than asking once
+      const check = begun(run, policy, object, after, request, run.note);
+      const first = check.next();
+      if (first.done === true) continue;
+      if (yield* perform(run, { policy, subject: ref, own: true }, check, first)) continue;
       run.unfinished = true;
       run.unchecked += 1;
     }
   }
+  const meshes = { before, after };
+  const [only] = changes;
+  if (changes.length === 1 && only !== undefined) {
+    for (const policy of concernedBy(policies, only.ref.kind, stage).affected) {
+      const given = yield* elsewhere(run, policy, policy.affected(only, meshes), undefined);
+      if (given === 'over') return;
+    }
+    return;
+  }
   const concerned = changes.map(change => concernedBy(policies, change.ref.kind, stage).affected);
-  const ordered = concerned.length === 1 ? (concerned[0] ?? []) : inOrder(policies, new Set(concerned.flat()));
-  for (const policy of ordered) {
-    // the written objects that the policy judges are done; the others as they come
-    let done: Set<string> | undefined;
+  for (const policy of inOrder(policies, new Set(concerned.flat()))) {
+    const done = new Set<string>();
     for (const [index, change] of changes.entries()) {
       if (concerned[index]?.includes(policy) !== true) continue;
-      let given = false;
-      for (const subject of policy.affected(change, { before, after })) {
-        if (!(yield PAUSE)) {
-          run.unfinished = true;
-          run.unchecked += 1;
-          return;
-        }
-        if (subject === PAUSE) continue;
-        const key = refKey(subject);
-        const own = run.writtenAs(subject) !== undefined;
-        // written subjects are done, and kinds that the policy does not judge are none of its business
-        if (own || !judges(policy, subject.kind) || done?.has(key) === true) continue;
-        done ??= new Set();
-        done.add(key);
-        const object = after.object(subject);
-        if (object === undefined || run.going(object, after)) continue;
-        if (yield* perform(run, { policy, subject, own: false }, object, undefined)) continue;
-        run.unfinished = true;
-        run.unchecked += 1;
-        given = true;
-        break;
-      }
-      if (given) break;
+      const given = yield* elsewhere(run, policy, policy.affected(change, meshes), done);
+      if (given === 'over') return;
+      if (given === 'enough') break;
     }
   }
+}
+
+/**
+ * Judges what a change affects elsewhere. `done` holds the keys of what was judged for other changes. 'over' where the time is,
+ * 'enough' where more of the policy need not be looked at.
+ */
+function* elsewhere(
+  run: Search,
+  policy: Policy,
+  affected: Iterable<ObjectRef | typeof PAUSE>,
+  done: Set<string> | undefined,
+): Work<'over' | 'enough' | undefined> {
+  const { after } = run.question;
+  let seen = done;
+  for (const subject of affected) {
+    if (!(yield PAUSE)) {
+      run.unfinished = true;
+      run.unchecked += 1;
+      return 'over';
+    }
+    // written subjects are done, and kinds that the policy does not judge are none of its business
+    if (subject === PAUSE || writtenAs(run, subject) !== undefined || !judges(policy, subject.kind)) continue;
+    const key = refKey(subject);
+    if (seen?.has(key) === true) continue;
+    seen ??= new Set();
+    seen.add(key);
+    const object = after.object(subject);
+    if (object === undefined || going(run, object, after)) continue;
+    const check = begun(run, policy, object, after, undefined, run.note);
+    const first = check.next();
+    if (first.done === true) continue;
+    if (yield* perform(run, { policy, subject, own: false }, check, first)) continue;
+    run.unfinished = true;
+    run.unchecked += 1;
+    return 'enough';
+  }
+  return undefined;
 }
 
 /** The rest of a search that had to let others have their turn. */

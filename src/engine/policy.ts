@@ -125,8 +125,8 @@ export interface Policy<Options = unknown, Id extends string = string> {
   /** Judges one subject. Pure: the same subject and Mesh give the same reports in the same order. */
   check(subject: Meta, context: CheckContext<Options>): Iterable<Report<Id> | typeof PAUSE>;
   /**
-   * The subjects, beside the changed object, whose findings a change may alter. May name too many, never too few: a property
-   * test holds it against evaluating everything.
+   * The subjects, beside the changed object, that a change may give findings, or worse ones. May name too many, never too few: a
+   * property test holds it against evaluating everything. Those whose findings can only go need not be named.
    */
   affected(change: Change, context: ChangeContext): Iterable<ObjectRef | typeof PAUSE>;
 }

@@ -104,13 +104,22 @@ export interface Readers {
 }
 
 /** Who reads an object of Istio's or the Gateway API's; undefined where no control plane here does. */
+/** By the list of all control planes: nearly every object is read by all of them. */
+const readers = new WeakMap<readonly ControlPlane[], Readers>();
+
 export function readersOf(mesh: Mesh, object: Pick<Meta, 'labels' | 'namespace'>, newest: string): Readers | undefined {
   const all = mesh.fact(controlPlanes);
-  const planes = all.length === 0 ? [] : ownersOf(mesh, object);
+  const planes = ownersOf(mesh, object);
   if (all.length > 0 && planes.length === 0) return undefined;
+  const remembered = readers.get(planes);
+  if (remembered !== undefined) return remembered;
   const found = all.length === 0 ? mesh.fact(istioReleases) : planes.map(({ release }) => release);
   const known = found.filter(release => release !== undefined);
-  if (known.length > 0) return { planes, releases: known, certain: known.length === found.length };
+  if (known.length > 0) {
+    const made: Readers = { planes, releases: known, certain: known.length === found.length };
+    if (all.length > 0 && planes === all) readers.set(planes, made);
+    return made;
+  }
   const assumed = parseRelease(newest);
   return assumed === undefined ? undefined : { planes, releases: [assumed], certain: false };
 }

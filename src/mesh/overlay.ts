@@ -7,10 +7,10 @@ import type { Kind, Projections } from './kinds.ts';
 import type { Change, Fact, Mesh, Reads } from './mesh.ts';
 import { recorded } from './recorded.ts';
 import { referencesOf } from './references.ts';
-import { readKeysOf, type Store } from './store.ts';
+import { kindRead, readKeysOf, type Store } from './store.ts';
 
 /** A Mesh that remembers what its facts read: the store, or an overlay. */
-export type Base = Mesh & Pick<Store, 'factReads'> & Partial<Pick<Store, 'revision'>>;
+export type Base = Mesh & Pick<Store, 'factReads' | 'factsRead'>;
 
 /**
  * The Mesh `base` with each change's `after` in place of its `before`. The base is not touched and may not be written to while
@@ -51,8 +51,19 @@ export function overlay(
     }
     return touchedKeys;
   };
-  /** A fact that is the base's is kept without what it reads. */
-  const facts = new Map<Fact<unknown>, { readonly value: unknown; readonly reads?: Reads }>();
+  let refers: boolean | undefined;
+  /** Whether the changed objects refer to anything at all, as they were or as they will be. */
+  const refer = (): boolean => {
+    refers ??= changes.some(({ ref }) => isReferring(base.object(ref))) || added.some(isReferring);
+    return refers;
+  };
+  /** Whether the changes may show in what facts have read. Most are of kinds that none reads, which is seen without a key for each place. */
+  const mayShow = (): boolean =>
+    changes.some(({ ref }) => base.factsRead(ref.kind)) ||
+    (replacesWorkloads && base.factsRead('#')) ||
+    (base.factsRead('@') && refer());
+  /** Those that may show the changes: worked out anew, or the base's after all, which are kept without what they read. */
+  let facts: Map<Fact<unknown>, { readonly value: unknown; readonly reads?: Reads }> | undefined;
   // once for each object: one with thousands of references is asked about each of them
   let references: Map<Meta, ReadonlySet<string>> | undefined;
   const refersTo = (object: Meta, key: string): boolean => {
@@ -93,16 +104,19 @@ export function overlay(
         added.some(object => object.kind === kind && (namespace === undefined || object.namespace === namespace))),
     complete: kind => (complete === undefined ? base.complete(kind) : complete(kind, mesh)),
     referring(key: string, kind?: Kind) {
-      if (kind !== undefined ? !touches(kind) : !touched().has(`@${key}`)) return base.referring(key, kind as Kind);
+      if (kind !== undefined ? !touches(kind) : !refer() || !touched().has(`@${key}`))
+        return base.referring(key, kind as Kind);
       return referrers(top, key, kind) as never;
     },
     workloads: (labels = {}, namespace) =>
       replacesWorkloads ? selected(top, labels, namespace) : base.workloads(labels, namespace),
     fact<T>(fact: Fact<T>): T {
-      const known = facts.get(fact);
+      const known = facts?.get(fact);
       if (known !== undefined) return known.value as T;
       // computed on the base first, to learn what it reads; most changes touch nothing of it
       const value = base.fact(fact);
+      if (complete === undefined && !mayShow()) return value;
+      facts ??= new Map();
       const reads = base.factReads(fact);
       if (reads !== undefined && complete === undefined && !overlaps(reads, touched())) {
         facts.set(fact, { value });
@@ -113,7 +127,13 @@ export function overlay(
       facts.set(fact, { value: computed, reads: own });
       return computed;
     },
-    factReads: fact => facts.get(fact)?.reads ?? base.factReads(fact),
+    factReads: fact => facts?.get(fact)?.reads ?? base.factReads(fact),
+    factsRead(what) {
+      if (base.factsRead(what)) return true;
+      for (const { reads } of facts?.values() ?? [])
+        for (const key of reads ?? []) if (kindRead(key) === what) return true;
+      return false;
+    },
   };
   return mesh;
 }
@@ -154,6 +174,10 @@ function* selected(
     const workload = object as Workload;
     if (matchesLabels(labels, workload.template.labels)) yield workload;
   }
+}
+
+function isReferring(object: Meta | undefined): boolean {
+  return object !== undefined && referencesOf(object).length > 0;
 }
 
 function overlaps(reads: ReadonlySet<string>, touched: ReadonlySet<string>): boolean {

@@ -222,11 +222,15 @@ export function ownsRevision(controlPlane: ControlPlane, object: Pick<Meta, 'lab
   return revision === undefined || revision === controlPlane.revision;
 }
 
-/** The control planes that could own an object of Istio's or the Gateway API's: by its revision label and its namespace. */
+/**
+ * The control planes that could own an object of Istio's or the Gateway API's: by its revision label and its namespace. The list
+ * of all of them itself where they all could, so that what follows from it can be remembered by it.
+ */
 export function ownersOf(mesh: Mesh, object: Pick<Meta, 'labels' | 'namespace'>): readonly ControlPlane[] {
-  return mesh
-    .fact(controlPlanes)
-    .filter(plane => ownsRevision(plane, object) && discovers(mesh, plane, object.namespace) !== false);
+  const all = mesh.fact(controlPlanes);
+  const owns = (plane: ControlPlane) =>
+    ownsRevision(plane, object) && discovers(mesh, plane, object.namespace) !== false;
+  return all.every(owns) ? all : all.filter(owns);
 }
 
 /** The namespaces whose policies hold for the whole mesh: one for each control plane, else the declared one. */

@@ -20,8 +20,8 @@ export interface Store extends Mesh {
   size(kind?: GroupKind): number;
   /** What a fact read when it was computed last; undefined where it has not been. */
   factReads(fact: Fact<unknown>): ReadonlySet<string> | undefined;
-  /** Another number after every write that changed something. */
-  revision(): number;
+  /** Whether any fact ever read objects of a kind, references ('@') or workloads of any kind ('#'). */
+  factsRead(what: GroupKind | '@' | '#'): boolean;
 }
 
 export interface StoreOptions {
@@ -41,6 +41,11 @@ export function readKeysOf(object: Meta): readonly string[] {
     ...referencesOf(object).map(key => `@${key}`),
     ...(WORKLOADS.has(object.kind) ? ['#', `#${object.namespace}`] : []),
   ];
+}
+
+/** What a key of {@link readKeysOf} is about: a kind, '@' for a reference, '#' for workloads. */
+export function kindRead(key: string): string {
+  return key.startsWith('@') || key.startsWith('#') ? key.charAt(0) : (key.split('/', 1)[0] ?? '');
 }
 
 const nameOf = ({ name }: Meta) => name;
@@ -88,8 +93,8 @@ export function createStore(options: StoreOptions): Store {
   // of a kind in a namespace, made when somebody asks for the first time
   const labelled = new WeakMap<Few<Meta>, Labelled>();
   const facts = new Map<Fact<unknown>, { readonly value: unknown; readonly reads: Reads }>();
+  const factKinds = new Set<string>();
   const declared = options.declared ?? NOTHING_DECLARED;
-  let revision = 0;
 
   const here = (kind: GroupKind, namespace: string) => kinds.get(kind)?.get(namespace);
 
@@ -149,7 +154,6 @@ export function createStore(options: StoreOptions): Store {
       const known = fewFind(here(object.kind, object.namespace), nameOf, object.name);
       // most of what a watch tells is about fields that nobody reads
       if (known !== undefined && same(known, object)) return;
-      revision += 1;
       const before = remove(object);
       add(object);
       forget(...(before === undefined ? [object] : [before, object]));
@@ -157,7 +161,6 @@ export function createStore(options: StoreOptions): Store {
     delete(ref) {
       const before = remove(ref);
       if (before === undefined) return;
-      revision += 1;
       forget(before);
     },
     size(kind) {
@@ -204,10 +207,11 @@ export function createStore(options: StoreOptions): Store {
       const reads: Reads = new Set();
       const value = fact.compute(recorded(store, reads));
       facts.set(fact, { value, reads });
+      for (const key of reads) factKinds.add(kindRead(key));
       return value;
     },
     factReads: fact => facts.get(fact)?.reads,
-    revision: () => revision,
+    factsRead: what => factKinds.has(what),
   };
   return store;
 }

@@ -169,9 +169,7 @@ async function offline(one: PolicyCase, stage: Stage): Promise<Verdict> {
       },
     ],
     stage,
-    requests: new Map([
-      [refKey(ref), { operation: request.operation, version: subject.version, earlierVersions: [] as const }],
-    ]),
+    request: () => ({ operation: request.operation, version: subject.version, earlierVersions: [] }),
     now: Date.now(),
   });
   return verdictOf(answer, config.settings);

@@ -11,6 +11,7 @@ import { check } from '../../src/cli/check.ts';
 import { configOf } from '../../src/config/config.ts';
 import { type Config, DEFAULT_CONFIG } from '../../src/config/default.ts';
 import { difference, type Finding } from '../../src/engine/difference.ts';
+import type { RequestFacts } from '../../src/engine/policy.ts';
 import { verdictOf } from '../../src/engine/verdict.ts';
 import { at } from '../../src/kube/json.ts';
 import { refKey, spoken } from '../../src/kube/kind.ts';
@@ -172,6 +173,9 @@ export async function audited(situation: Situation): Promise<readonly string[]> 
   const before = createFileMesh(situation.config.declared);
   const after = createFileMesh(situation.config.declared);
   for (const { projection } of objects) after.put(projection);
+  const requests = new Map<string, RequestFacts>(
+    objects.map(({ ref, version }) => [refKey(ref), { operation: 'CREATE', version, earlierVersions: [version] }]),
+  );
   const answer = await difference({
     policies,
     settings: situation.config.settings,
@@ -179,9 +183,7 @@ export async function audited(situation: Situation): Promise<readonly string[]> 
     after,
     changes: objects.map(({ ref, projection }) => ({ ref, after: projection })),
     stage: 'audit',
-    requests: new Map(
-      objects.map(({ ref, version }) => [refKey(ref), { operation: 'CREATE', version, earlierVersions: [version] }]),
-    ),
+    request: written => requests.get(refKey(written)),
     now: Date.now(),
   });
   return [...answer.findings.map(told), ...verdictOf(answer, situation.config.settings).warnings];

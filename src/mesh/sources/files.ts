@@ -291,8 +291,7 @@ export function knownFromFiles(kind: GroupKind, mesh: Mesh, isState: boolean): b
   if (kind === 'Namespace') return false;
   if (!mesh.fact(controlPlanes).some(plane => plane.seen || isState)) return false;
   if (!OFTEN_LEFT_OUT.has(kind)) return true;
-  for (const _ of mesh.list(kind as 'Node')) return true;
-  return false;
+  return mesh.some(kind as 'Node');
 }
 
 /** An empty Mesh to be filled from files. `isState`: false where the files are manifests alone, with no state beneath. */
