@@ -7,7 +7,7 @@ import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { templatePath, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import { ISTIO_CONFIG_KINDS, isKind, KINDS, type Kind } from '../../src/mesh/kinds.ts';
-import type { Mesh } from '../../src/mesh/mesh.ts';
+import type { Fact, Mesh } from '../../src/mesh/mesh.ts';
 import {
   atLeast,
   type ControlPlane,
@@ -62,6 +62,18 @@ function ignores({ env, release }: Pick<ControlPlane, 'env' | 'release'>, crd: s
 function crdOf(kind: Kind): string {
   return `${KINDS[kind].plural}.${splitGroupKind(kind).group}`;
 }
+
+/** Whether there is a control plane that leaves anything out: kinds that it is told to ignore, namespaces that it does not watch. */
+const leavesOut: Fact<{ readonly kinds: boolean; readonly namespaces: boolean }> = {
+  name: 'leavesOut',
+  compute(mesh) {
+    const planes = mesh.fact(controlPlanes);
+    return {
+      kinds: planes.some(plane => (plane.env[IGNORE] ?? '') !== ''),
+      namespaces: planes.some(plane => plane.discoverySelectors !== undefined),
+    };
+  },
+};
 
 /** CRDs that istiod may be told to ignore, with their kinds. */
 const CRDS: readonly { readonly kind: Kind; readonly crd: string }[] = [...CONFIG].flatMap(kind =>
@@ -137,6 +149,7 @@ export function* onIstiod(istiod: Workload, { mesh }: CheckContext<unknown>): It
 /** A security object of a kind that the control planes are told to ignore. */
 export function* onIgnored(subject: Meta, { mesh }: CheckContext<unknown>): Iterable<Report<ReachId>> {
   if (!SECURITY.has(subject.kind) || !isKind(subject.kind)) return;
+  if (!mesh.fact(leavesOut).kinds) return;
   const crd = crdOf(subject.kind);
   const owners = ownersOf(mesh, subject);
   const ignoring = owners.filter(plane => ignores(plane, crd) !== false);
@@ -168,7 +181,7 @@ export function asksForMesh(labels: Meta['labels']): string | undefined {
 
 export function* onDiscovery(subject: Meta, { mesh }: CheckContext<unknown>): Iterable<Report<ReachId>> {
   const isNamespace = subject.kind === 'Namespace';
-  if (!isNamespace && !CONFIG.has(subject.kind)) return;
+  if ((!isNamespace && !CONFIG.has(subject.kind)) || !mesh.fact(leavesOut).namespaces) return;
   const name = isNamespace ? subject.name : subject.namespace;
   const namespace = mesh.get('Namespace', '', name);
   const asked = namespace === undefined ? undefined : asksForMesh(namespace.labels);

@@ -43,16 +43,25 @@ function roots({ before, after }: ChangeContext): readonly string[] {
   return was === is ? is : [...new Set([...was, ...is])];
 }
 
+/** A waypoint, there or not. */
+type Waypoint = Pick<ObjectRef, 'namespace' | 'name'>;
+
 /** The namespaces whose policies a waypoint applies: its own, and those of everything that names it. */
-function aroundGateway(mesh: Mesh, gateway: Pick<ObjectRef, 'namespace' | 'name'>, found: Set<string>): void {
+function aroundGateway(mesh: Mesh, gateway: Waypoint, found: Set<string>): void {
   found.add(gateway.namespace);
   for (const namer of namersOf(mesh, gateway)) found.add(consumerNamespace(namer));
 }
 
+/** The waypoint that an object names. */
+function waypointNamedBy(object: Meta): Waypoint | undefined {
+  const waypoint = namedWaypoint(bindingLabels(object), consumerNamespace(object));
+  return waypoint === 'none' ? undefined : waypoint;
+}
+
 /** The namespaces of the waypoints that an object names. */
 function aroundNames(mesh: Mesh, object: Meta, found: Set<string>): void {
-  const waypoint = namedWaypoint(bindingLabels(object), consumerNamespace(object));
-  if (waypoint !== undefined && waypoint !== 'none') aroundGateway(mesh, waypoint, found);
+  const waypoint = waypointNamedBy(object);
+  if (waypoint !== undefined) aroundGateway(mesh, waypoint, found);
 }
 
 function* ofNamespace(
@@ -62,15 +71,22 @@ function* ofNamespace(
 ): Named {
   const namespaces = new Set([name, ...roots(context)]);
   for (const mesh of meshes) {
+    // most of them are one and the same waypoint
+    let last: Waypoint | undefined;
+    const around = (waypoint: Waypoint | undefined) => {
+      if (waypoint === undefined || (waypoint.name === last?.name && waypoint.namespace === last.namespace)) return;
+      last = waypoint;
+      aroundGateway(mesh, waypoint, namespaces);
+    };
     const namespace = mesh.get('Namespace', '', name);
-    if (namespace !== undefined) aroundNames(mesh, namespace, namespaces);
+    if (namespace !== undefined) around(waypointNamedBy(namespace));
     for (const service of pausing(servicesIn(mesh, name))) {
       if (service === PAUSE) yield PAUSE;
-      else aroundNames(mesh, service, namespaces);
+      else around(waypointNamedBy(service));
     }
     for (const gateway of pausing(mesh.list(GATEWAY, name))) {
       if (gateway === PAUSE) yield PAUSE;
-      else aroundGateway(mesh, gateway, namespaces);
+      else around(gateway);
     }
   }
   yield* policiesIn(context.after, namespaces);
@@ -216,9 +232,10 @@ export function* affected(change: Change, context: ChangeContext): Named {
     for (const state of states) backends(state as Route, namespaces);
     yield* policiesIn(after, namespaces);
   } else if (ref.kind === AUTHORIZATION_POLICY) {
-    // what one ALLOW policy lets in is not closed by another, also across a waypoint; two CUSTOM ones may ask two providers
-    const counts = new Set(['ALLOW', 'CUSTOM']);
-    if (!states.some(state => counts.has((state as AuthorizationPolicy).action))) return;
+    // what one ALLOW policy lets in is not closed by another, also across a waypoint, so that others may miss one that goes or
+    // lets less in; two CUSTOM ones may ask two providers. What else comes makes nothing worse for others
+    const [was, is] = [change.before, change.after] as readonly (AuthorizationPolicy | undefined)[];
+    if (was?.action !== 'ALLOW' && is?.action !== 'CUSTOM') return;
     if (roots(context).includes(ref.namespace)) yield* policiesIn(after);
     // a policy alters nothing of who serves whom: what it means to others shows in the Mesh that is to be
     else yield* ofNamespace(ref.namespace, context, [after]);

@@ -4,7 +4,7 @@ import { PAUSE } from '../../src/engine/policy.ts';
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import type { StringMap } from '../../src/kube/labels.ts';
 import { enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
-import type { Gateway } from '../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, type Gateway } from '../../src/mesh/kinds/gateways.ts';
 import {
   AUTHORIZATION_POLICY,
   type AuthorizationPolicy,
@@ -15,8 +15,8 @@ import type { Service } from '../../src/mesh/kinds/services.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { deploymentName, managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { flag, ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
-import { waypointOf } from '../../src/mesh/waypoints.ts';
+import { ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
+import { namedWaypoint, waypointOf } from '../../src/mesh/waypoints.ts';
 import type { Search } from './findings.ts';
 import { isDryRun, type Owners } from './owners.ts';
 import { bothLabels, selectsWorkload } from './providers.ts';
@@ -34,19 +34,23 @@ const NEGATIVE = ['notPrincipals', 'notNamespaces', 'notServiceAccounts'];
 const EITHER = [...POSITIVE, ...NEGATIVE];
 const WHEN = new Set(['source.principal', 'source.namespace']);
 
+const namesCaller = (source: Match): boolean => EITHER.some(key => source[key] !== undefined);
+
 /** True where a rule asks who the caller is. */
-function asksIdentity(rule: AuthorizationRule): boolean {
-  return (
-    (rule.from?.every(source => EITHER.some(key => source[key] !== undefined)) ?? false) ||
-    (rule.when?.some(({ key }) => WHEN.has(key)) ?? false)
-  );
+function asksIdentity({ from, when }: AuthorizationRule): boolean {
+  return from?.every(namesCaller) === true || when?.some(({ key }) => WHEN.has(key)) === true;
 }
 
 /** True for an ALLOW policy of which ztunnel keeps a rule, and whose rules all ask who the caller is. */
 export function limitsIdentity(policy: AuthorizationPolicy): boolean {
   if (policy.action !== 'ALLOW') return false;
-  const kept = policy.rules.filter(rule => !hasL7(rule));
-  return kept.length > 0 && kept.every(asksIdentity);
+  let kept = false;
+  for (const rule of policy.rules) {
+    if (hasL7(rule)) continue;
+    if (!asksIdentity(rule)) return false;
+    kept = true;
+  }
+  return kept;
 }
 
 function matches(pattern: string, value: string): boolean {
@@ -128,6 +132,14 @@ function behind(mesh: Mesh, service: Service, labels: StringMap | undefined): Wo
   return undefined;
 }
 
+/** The waypoint that a Service or its Namespace names. */
+function waypointNamedFor(mesh: Mesh, { labels, namespace }: Service): ObjectRef | undefined {
+  const own = namedWaypoint(labels, namespace);
+  const holder = own === undefined ? mesh.get('Namespace', '', namespace) : undefined;
+  const named = own ?? (holder === undefined ? undefined : namedWaypoint(holder.labels, namespace));
+  return named === 'none' ? undefined : named;
+}
+
 /** The waypoints in front of selected workloads that a policy does not let in, one finding for each in a namespace. */
 export function* identityRefused(
   mesh: Mesh,
@@ -136,21 +148,27 @@ export function* identityRefused(
   labels: StringMap | undefined,
   namespace: string | undefined,
 ): Search {
-  const let_ = (name: string) => owners.ambient.some(plane => flag(plane, name, false));
-  if (let_('PILOT_AUTO_ALLOW_WAYPOINT_POLICY') || let_('ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES')) return;
+  if (owners.admitsWaypoints) return;
   const said = new Set<string>();
+  let admitted: Gateway | undefined;
   let steps = 0;
   for (const service of mesh.list('Service', namespace)) {
     steps += 1;
     if (steps % 50 === 0) yield PAUSE;
-    const binding = waypointOf(mesh, service, 'service');
-    const { gateway } = binding;
-    if (binding.state !== 'bound' || gateway === undefined) continue;
+    // whoever lets the waypoint in needs to know no more; most Services name the same one
+    const named = waypointNamedFor(mesh, service);
+    if (named === undefined || (named.name === admitted?.name && named.namespace === admitted.namespace)) continue;
+    const gateway = mesh.get(GATEWAY, named.namespace, named.name);
+    if (gateway === undefined) continue;
+    const who = identityOf(mesh, gateway, owners);
+    if (policy.rules.some(rule => ruleAdmits(rule, who, policy.namespace))) {
+      admitted = gateway;
+      continue;
+    }
+    if (waypointOf(mesh, service, 'service').state !== 'bound') continue;
     const waypoint: ObjectRef = ref(gateway);
     const key = `${service.namespace} ${refKey(waypoint)}`;
     if (said.has(key)) continue;
-    const who = identityOf(mesh, gateway, owners);
-    if (policy.rules.some(rule => ruleAdmits(rule, who, policy.namespace))) continue;
     const workload = behind(mesh, service, labels);
     if (workload === undefined || admittedByOthers(mesh, policy, workload, who, owners)) continue;
     said.add(key);

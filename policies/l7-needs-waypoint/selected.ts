@@ -1,15 +1,22 @@
 // Policies without targetRefs: judged by who enforces at the workloads that they select, namespace by namespace.
 import { type CheckContext, PAUSE } from '../../src/engine/policy.ts';
 import { type ObjectRef, ref, spoken } from '../../src/kube/kind.ts';
-import type { StringMap } from '../../src/kube/labels.ts';
-import { matchesLabels } from '../../src/kube/labels.ts';
-import { ambient, enforcerOf, GATEWAY_NAME, isWaypointWorkload, judgedByOwner } from '../../src/mesh/enrolment.ts';
+import { matchesLabels, NO_STRINGS, type StringMap } from '../../src/kube/labels.ts';
+import {
+  ambient,
+  type Enrolment,
+  enforcerOf,
+  GATEWAY_NAME,
+  isWaypointWorkload,
+  judgedByOwner,
+  MANAGED,
+} from '../../src/mesh/enrolment.ts';
 import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { atLeast, flag } from '../../src/mesh/releases.ts';
+import { atLeast } from '../../src/mesh/releases.ts';
 import type { Found, Search } from './findings.ts';
 import { identityRefused, limitsIdentity } from './identity.ts';
 import { isRoot, type Owners } from './owners.ts';
@@ -22,22 +29,20 @@ interface Selected {
   likely?: { readonly workload: Workload; readonly why: string };
   unknown?: { readonly workload: Workload; readonly why: string };
   envoy?: Workload;
-  /** A waypoint, or a gateway that istiod keeps selectors from. */
-  unheeding?: Workload;
-  /** True where somebody else is selected. */
-  others: boolean;
 }
 
 type Grouped = Map<string, Selected>;
 
+/** True for a waypoint, and for a gateway that istiod keeps selectors from. */
+function isUnheeding(workload: Workload, by: Enrolment['by'], gatewaysHeed: boolean): boolean {
+  return (
+    by === 'waypoint' || (by === 'gateway' && !gatewaysHeed && workload.template.labels[GATEWAY_NAME] !== undefined)
+  );
+}
+
 function note(mesh: Mesh, found: Selected, workload: Workload, gatewaysHeed: boolean): void {
   const { by, why, likely } = enforcerOf(mesh, workload);
-  const ofGateway = by === 'gateway' && workload.template.labels[GATEWAY_NAME] !== undefined;
-  if (by === 'waypoint' || (ofGateway && !gatewaysHeed)) {
-    found.unheeding ??= workload;
-    return;
-  }
-  found.others = true;
+  if (isUnheeding(workload, by, gatewaysHeed)) return;
   if (by === 'ztunnel') found.ztunnel ??= { workload, why };
   else if (by === 'sidecar' || by === 'gateway') found.envoy ??= workload;
   else if (by === 'unknown' && likely === 'ztunnel') found.likely ??= { workload, why };
@@ -59,7 +64,7 @@ function* grouped(
     if (steps % 50 === 0) yield PAUSE;
     let group = groups.get(workload.namespace);
     if (group === undefined) {
-      group = { others: false };
+      group = {};
       groups.set(workload.namespace, group);
     }
     // one of each is enough
@@ -81,11 +86,6 @@ function fixFor({ finding, attributes }: Misreading, namespace: string): string 
     return `use targetRefs to a Service of ${namespace} that has a waypoint`;
   }
   return `give ${namespace} a waypoint (istio.io/use-waypoint) and use targetRefs, not a selector`;
-}
-
-/** The trust domains of the control planes that serve ztunnel; empty where one of them is not known. */
-function trustDomains({ ambient: planes }: Owners): readonly string[] {
-  return planes.every(plane => plane.meshConfig !== undefined) ? planes.map(plane => plane.trustDomain) : [];
 }
 
 function evidenceOf(mesh: Mesh, namespace: string, workload: ObjectRef): readonly ObjectRef[] {
@@ -145,25 +145,14 @@ function emptySelector(mesh: Mesh, namespace: string, selected: Selected, certai
   };
 }
 
-/** True where selector policies are enforced in front of waypoints by some control plane (I§12). */
-function layered(owners: Owners): boolean {
-  return owners.ambient.some(plane => flag(plane, 'ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES', false));
-}
-
-/** False where every control plane keeps policies by selector from the pods of Gateway API gateways (on by default). */
-function gatewaysHeedSelectors(owners: Owners): boolean {
-  const { all } = owners;
-  return all.length === 0 || all.some(plane => flag(plane, 'ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY', true));
-}
-
-/** The waypoints whose pods a selector picks, by the labels that istiod gives them: their Deployment need not be in the state. */
-function* waypointsPicked(mesh: Mesh, labels: StringMap, namespace: string | undefined): Iterable<ObjectRef> {
-  const name = labels[GATEWAY_NAME];
-  if (name === undefined && labels['gateway.istio.io/managed'] === undefined) return;
+/** A waypoint whose pods a selector picks, by the labels that istiod gives them: their Deployment need not be in the state. */
+function waypointPicked(mesh: Mesh, labels: StringMap, namespace: string | undefined): ObjectRef | undefined {
+  if (labels[GATEWAY_NAME] === undefined && labels[MANAGED] === undefined) return undefined;
   for (const gateway of mesh.list(GATEWAY, namespace)) {
     if (managedAs(mesh, gateway.className) !== 'waypoint') continue;
-    if (matchesLabels(labels, waypointPodLabels(gateway))) yield ref(gateway);
+    if (matchesLabels(labels, waypointPodLabels(gateway))) return gateway;
   }
+  return undefined;
 }
 
 function unheeded(gateway: ObjectRef, waypoint: boolean, certain: boolean): Found {
@@ -183,38 +172,81 @@ function unheeded(gateway: ObjectRef, waypoint: boolean, certain: boolean): Foun
   };
 }
 
-/** Judges a policy that has no targetRefs. */
-export function* checkSelected(
+/** A waypoint or a gateway that pays no heed to selectors, where these labels select nothing else. Yields PAUSE. */
+function* unheedingAlone(
+  mesh: Mesh,
+  labels: StringMap,
+  namespace: string | undefined,
+  gatewaysHeed: boolean,
+): Generator<typeof PAUSE, Workload | 'others' | undefined> {
+  let found: Workload | undefined;
+  let steps = 0;
+  for (const workload of mesh.workloads(labels, namespace)) {
+    steps += 1;
+    if (steps % 50 === 0) yield PAUSE;
+    if (mesh.get('Namespace', '', workload.namespace)?.terminating === true || judgedByOwner(mesh, workload)) continue;
+    const pods = workload.template.labels;
+    const ofIstio = pods[GATEWAY_NAME] !== undefined || pods[MANAGED] !== undefined;
+    if (!ofIstio || !isUnheeding(workload, enforcerOf(mesh, workload).by, gatewaysHeed)) return 'others';
+    found ??= workload;
+  }
+  return found;
+}
+
+/** A selector that picks nothing but waypoints, or gateways that pay no heed to selectors. */
+function* ofUnheeding(
+  mesh: Mesh,
   policy: AuthorizationPolicy,
   owners: Owners,
-  { mesh, skipped }: CheckContext<unknown>,
+  labels: StringMap,
+  root: ReturnType<typeof isRoot>,
 ): Search {
+  const where = root === 'none' ? policy.namespace : undefined;
+  const alone = yield* unheedingAlone(mesh, labels, where, owners.gatewaysHeedSelectors);
+  if (alone === 'others') return;
+  const unheeding = alone ?? waypointPicked(mesh, labels, where);
+  const isWaypoint = alone === undefined || isWaypointWorkload(mesh, alone);
+  if (unheeding === undefined || (isWaypoint && owners.layered)) return;
+  yield unheeded(ref(unheeding), isWaypoint, unheeding.namespace === policy.namespace || root === 'all');
+}
+
+/** Judges a policy that has no targetRefs. */
+export function* checkSelected(policy: AuthorizationPolicy, owners: Owners, context: CheckContext<unknown>): Search {
+  const { mesh } = context;
   const { selector } = policy;
   const labels = selector?.matchLabels;
   const empty = selector !== undefined && labels === undefined;
   const root = isRoot(mesh, owners, policy.namespace);
-  const found = misreadings(policy, trustDomains(owners));
+  const found = misreadings(policy, owners.trustDomains);
   const custom = policy.action === 'CUSTOM';
   const limits = limitsIdentity(policy);
-  const picky = labels !== undefined && Object.keys(labels).length > 0;
-  // an ordinary L4 policy: ztunnel does what it says
-  if (found.length === 0 && !empty && !limits && !custom && !picky) return;
   const where = root === 'none' ? policy.namespace : undefined;
-  const groups = yield* grouped(mesh, labels, where, custom, gatewaysHeedSelectors(owners));
-  const here = found.length > 0 || empty || custom || limits;
-  let unheeding: ObjectRef | undefined;
-  let isWaypoint = false;
-  let others = false;
+  if (found.length > 0 || empty || custom) {
+    yield* byEnforcer(policy, owners, root, found, context);
+  }
+  if (limits && !empty && mesh.fact(ambient).state !== 'off') {
+    yield* identityRefused(mesh, policy, owners, labels, where);
+  }
+  if (labels !== undefined && Object.keys(labels).length > 0) yield* ofUnheeding(mesh, policy, owners, labels, root);
+}
+
+/** What becomes of a policy that ztunnel reads otherwise than it is written, by who enforces where. */
+function* byEnforcer(
+  policy: AuthorizationPolicy,
+  owners: Owners,
+  root: ReturnType<typeof isRoot>,
+  found: readonly Misreading[],
+  { mesh, skipped }: CheckContext<unknown>,
+): Search {
+  const labels = policy.selector?.matchLabels;
+  const empty = policy.selector !== undefined && labels === undefined;
+  const custom = policy.action === 'CUSTOM';
+  const where = root === 'none' ? policy.namespace : undefined;
+  const groups = yield* grouped(mesh, labels, where, custom, owners.gatewaysHeedSelectors);
   let provider = false;
   let rival = false;
   for (const [namespace, selected] of groups) {
     const certain = namespace === policy.namespace || root === 'all';
-    others ||= selected.others;
-    if (unheeding === undefined && selected.unheeding !== undefined) {
-      unheeding = ref(selected.unheeding);
-      isWaypoint = isWaypointWorkload(mesh, selected.unheeding);
-    }
-    if (!here) continue;
     const unsupported = found.filter(misreading => misreading.finding === 'action-not-enforced');
     if (empty && unsupported.length === 0) {
       const report = emptySelector(mesh, namespace, selected, certain);
@@ -241,20 +273,12 @@ export function* checkSelected(
       rival = report !== undefined;
     }
   }
-  if (limits && !empty && mesh.fact(ambient).state !== 'off') {
-    yield* identityRefused(mesh, policy, owners, labels, where);
-  }
-  if (picky) {
-    for (const one of unheeding === undefined ? waypointsPicked(mesh, labels, where) : []) {
-      unheeding = one;
-      isWaypoint = true;
-      break;
-    }
-    if (unheeding !== undefined && !others && !(isWaypoint && layered(owners))) {
-      yield unheeded(unheeding, isWaypoint, unheeding.namespace === policy.namespace || root === 'all');
-    }
-  }
-  if (found.length > 0 && groups.size === 0 && unheeding === undefined && !mesh.complete('Pod')) {
+  if (
+    found.length > 0 &&
+    !mesh.complete('Pod') &&
+    groups.size === 0 &&
+    waypointPicked(mesh, labels ?? NO_STRINGS, where) === undefined
+  ) {
     skipped(`which workloads ${spoken(policy)} selects`);
   }
 }

@@ -152,6 +152,8 @@ function notServed(
   };
 }
 
+const LOST: ReadonlySet<Fate> = new Set(['needs-crd', 'not-read', 'not-yet']);
+
 /** What the API server's and Istio's reading of it come to. */
 function judged(
   subject: Meta,
@@ -162,14 +164,15 @@ function judged(
   const readers = readersOf(mesh, subject, KNOWLEDGE);
   if (readers === undefined) return undefined;
   const written = request?.version;
+  const early = entry.versions.find(({ name }) => name === written)?.early === true;
+  const obsolete =
+    entry.obsoleteSince !== undefined && readers.releases.every(release => atLeastMinor(release, entry.obsoleteSince));
+  const isRead = (release: Release) => !LOST.has(fateAt(entry, release, served, written));
+  if (!early && !obsolete && readers.releases.every(isRead)) return undefined;
   const fates = readers.releases.map(release => ({ release, fate: fateAt(entry, release, served, written) }));
   const withFate = (...wanted: readonly Fate[]) => fates.filter(({ fate }) => wanted.includes(fate));
   const unread = withFate('needs-crd', 'not-read');
   const pending = withFate('not-yet');
-  const early = entry.versions.find(({ name }) => name === written)?.early === true;
-  const obsolete =
-    entry.obsoleteSince !== undefined && readers.releases.every(release => atLeastMinor(release, entry.obsoleteSince));
-  if (unread.length === 0 && pending.length === 0 && !early && !obsolete) return undefined;
 
   const ownership = ownershipOf(mesh, subject);
   if (ownership === 'other') return undefined;

@@ -86,9 +86,11 @@ export function removedGroupOf(kind: GroupKind): RemovedGroup | undefined {
   return removed.get(kind);
 }
 
+const crdNames = new Map(VERSIONS.kinds.map(({ kind, plural }) => [kind, `${plural}.${splitGroupKind(kind).group}`]));
+
 /** The name of the CRD that defines a kind of the table. */
-export function crdName(entry: Pick<KindEntry, 'kind' | 'plural'>): string {
-  return `${entry.plural}.${splitGroupKind(entry.kind).group}`;
+export function crdName({ kind, plural }: Pick<KindEntry, 'kind' | 'plural'>): string {
+  return crdNames.get(kind) ?? `${plural}.${splitGroupKind(kind).group}`;
 }
 
 const VERSION = /^v(\d+)(?:(alpha|beta)(\d+))?$/;
