@@ -58,19 +58,22 @@ const container = (name: string, more: Json = {}): Json => ({
   ...more,
 });
 
+/** What `load.ts` replaces by a number of its own in each request: no two reviews are equal, nor the names in them. */
+export const VARIED = 'v00000000';
+
 function pod(more: Json, metadata: Json): Json {
   return {
     apiVersion: 'v1',
     kind: 'Pod',
     metadata: {
-      name: 'web-7c9d8b6f5-x2x4z',
+      name: `web-7c9d8b6f5-${VARIED}`,
       generateName: 'web-7c9d8b6f5-',
       namespace: 'team-7',
       labels: {
         app: 'web',
         'pod-template-hash': '7c9d8b6f5',
         'app.kubernetes.io/name': 'web',
-        'app.kubernetes.io/instance': 'web-prod',
+        'app.kubernetes.io/instance': `web-${VARIED}`,
       },
       ownerReferences: [
         {
@@ -178,35 +181,25 @@ export const pod8k = review(
   ),
 );
 
-/** What `load.ts` replaces by a number of its own in each request, so that no two reviews are equal. */
-export const VARIED = 'v00000000';
-
-const varied = (body: Buffer): Buffer =>
-  Buffer.from(body.toString().replace('"labels":{', `"labels":{"serial":"${VARIED}",`));
-
-/** The same pod, but each another one. */
-export const pod8kVaried = varied(pod8k);
-
 /** An AuthorizationPolicy that is judged against the workloads that it selects, and that works. */
 export const authorizationPolicy = review('security.istio.io', 'v1', 'AuthorizationPolicy', 'authorizationpolicies', {
   apiVersion: 'security.istio.io/v1',
   kind: 'AuthorizationPolicy',
-  metadata: { name: 'web-clients', namespace: 'team-7', labels: { 'app.kubernetes.io/managed-by': 'Helm' } },
+  metadata: { name: `web-clients-${VARIED}`, namespace: 'team-7', labels: { 'app.kubernetes.io/managed-by': 'Helm' } },
   spec: {
     selector: { matchLabels: { app: 'web' } },
     action: 'ALLOW',
     rules: [
       {
-        from: [{ source: { principals: ['cluster.local/ns/team-8/sa/web', 'cluster.local/ns/team-7/sa/waypoint'] } }],
+        from: [
+          { source: { principals: [`cluster.local/ns/team-8/sa/${VARIED}`, 'cluster.local/ns/team-7/sa/waypoint'] } },
+        ],
         to: [{ operation: { ports: ['8080'] } }],
       },
       { from: [{ source: { namespaces: ['monitoring'] } }] },
     ],
   },
 });
-
-/** The same policy, but each another one. */
-export const authorizationPolicyVaried = varied(authorizationPolicy);
 
 const meta = (name: string, namespace: string | undefined, labels: Json = {}): Json => ({
   name,
