@@ -166,6 +166,8 @@ const WORKLOADS: readonly string[] = WORKLOAD_KINDS;
 
 function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }): Iterable<ObjectRef> {
   const { kind, name } = change.ref;
+  // what each of them shows is its own, and none is a part of the mesh
+  if (kind === AUTHORIZATION_POLICY) return;
   const parts =
     !same(before.fact(controlPlanes), after.fact(controlPlanes)) ||
     !same(before.fact(ztunnels), after.fact(ztunnels)) ||

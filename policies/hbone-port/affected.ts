@@ -135,7 +135,11 @@ function altersParts({ ref: { kind, name } }: Change, before: Mesh, after: Mesh)
 
 export function* affected(change: Change, { before, after }: ChangeContext): Iterable<ObjectRef | typeof PAUSE> {
   const { kind, namespace, name } = change.ref;
-  if (altersParts(change, before, after)) {
+  if (kind === AUTHORIZATION_POLICY) {
+    // no policy is a part of the mesh
+    if (after.fact(rootNamespaces).includes(namespace)) yield* all(after);
+    else for (const policy of after.list(NETWORK_POLICY, namespace)) yield ref(policy);
+  } else if (altersParts(change, before, after)) {
     yield* all(after);
   } else if (kind === NETWORK_POLICY) {
     for (const policy of after.list(NETWORK_POLICY, namespace)) yield ref(policy);
@@ -170,9 +174,6 @@ export function* affected(change: Change, { before, after }: ChangeContext): Ite
   } else if (kind === GATEWAY) {
     yield* around(after, namespace, [labelsOf(after, namespace)]);
     if (isGatewayName(name)) for (const mesh of [before, after]) yield* ofWaypoint(after, namespace, name, mesh);
-  } else if (kind === AUTHORIZATION_POLICY) {
-    if (after.fact(rootNamespaces).includes(namespace)) yield* all(after);
-    else for (const policy of after.list(NETWORK_POLICY, namespace)) yield ref(policy);
   }
 }
 

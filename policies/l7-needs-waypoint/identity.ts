@@ -2,7 +2,7 @@
 // comes through it (I§1b; istio.io's migration pages know the outage).
 import { PAUSE } from '../../src/engine/policy.ts';
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
-import type { StringMap } from '../../src/kube/labels.ts';
+import { NO_STRINGS, type StringMap } from '../../src/kube/labels.ts';
 import { enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, type Gateway } from '../../src/mesh/kinds/gateways.ts';
 import {
@@ -16,7 +16,7 @@ import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { deploymentName, managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
-import { namedWaypoint, waypointOf } from '../../src/mesh/waypoints.ts';
+import { namedWaypoint, USE_WAYPOINT, waypointOf } from '../../src/mesh/waypoints.ts';
 import type { Search } from './findings.ts';
 import { isDryRun, type Owners } from './owners.ts';
 import { bothLabels, selectsWorkload } from './providers.ts';
@@ -26,15 +26,32 @@ import { hasL7 } from './ztunnel.ts';
 interface Identity {
   readonly namespace: string;
   readonly serviceAccount: string;
-  readonly trustDomains: readonly string[];
+  /** As certificates have it, for each trust domain: TRUST-DOMAIN/ns/NAMESPACE/sa/NAME. */
+  readonly principals: readonly string[];
 }
 
-const POSITIVE = ['principals', 'namespaces', 'serviceAccounts'];
-const NEGATIVE = ['notPrincipals', 'notNamespaces', 'notServiceAccounts'];
-const EITHER = [...POSITIVE, ...NEGATIVE];
-const WHEN = new Set(['source.principal', 'source.namespace']);
+/** What of a caller an attribute is about. */
+type About = 'principal' | 'namespace' | 'account';
 
-const namesCaller = (source: Match): boolean => EITHER.some(key => source[key] !== undefined);
+const POSITIVE: ReadonlyMap<string, About> = new Map([
+  ['principals', 'principal'],
+  ['namespaces', 'namespace'],
+  ['serviceAccounts', 'account'],
+]);
+const NEGATIVE: ReadonlyMap<string, About> = new Map([
+  ['notPrincipals', 'principal'],
+  ['notNamespaces', 'namespace'],
+  ['notServiceAccounts', 'account'],
+]);
+const WHEN: ReadonlyMap<string, About> = new Map([
+  ['source.principal', 'principal'],
+  ['source.namespace', 'namespace'],
+]);
+
+function namesCaller(source: Match): boolean {
+  for (const key in source) if (POSITIVE.has(key) || NEGATIVE.has(key)) return true;
+  return false;
+}
 
 /** True where a rule asks who the caller is. */
 function asksIdentity({ from, when }: AuthorizationRule): boolean {
@@ -60,46 +77,48 @@ function matches(pattern: string, value: string): boolean {
   return pattern === value;
 }
 
-function isOneOf(patterns: readonly string[], key: string, who: Identity, policyNamespace: string): boolean {
+function isOneOf(patterns: readonly string[], about: About, who: Identity, policyNamespace: string): boolean {
+  if (about === 'namespace') return patterns.some(pattern => matches(pattern, who.namespace));
+  if (about === 'principal')
+    return patterns.some(pattern => who.principals.some(principal => matches(pattern, principal)));
   return patterns.some(pattern => {
-    if (key.endsWith('amespaces') || key === 'source.namespace') return matches(pattern, who.namespace);
-    if (key.endsWith('erviceAccounts')) {
-      const slash = pattern.indexOf('/');
-      const namespace = slash < 0 ? policyNamespace : pattern.slice(0, slash);
-      return namespace === who.namespace && pattern.slice(slash + 1) === who.serviceAccount;
-    }
-    return who.trustDomains.some(domain => matches(pattern, `${domain}/ns/${who.namespace}/sa/${who.serviceAccount}`));
+    const slash = pattern.indexOf('/');
+    const namespace = slash < 0 ? policyNamespace : pattern.slice(0, slash);
+    return namespace === who.namespace && pattern.slice(slash + 1) === who.serviceAccount;
   });
 }
 
 function sourceAdmits(source: Match, who: Identity, policyNamespace: string): boolean {
-  const is = (key: string) => isOneOf(source[key] ?? [], key, who, policyNamespace);
-  return POSITIVE.every(key => source[key] === undefined || is(key)) && !NEGATIVE.some(is);
+  for (const key in source) {
+    const wanted = POSITIVE.get(key);
+    const about = wanted ?? NEGATIVE.get(key);
+    if (about === undefined) continue;
+    if (isOneOf(source[key] ?? [], about, who, policyNamespace) !== (wanted !== undefined)) return false;
+  }
+  return true;
 }
 
 /** Whether a rule that ztunnel keeps lets this identity in, by some port or address. */
 function ruleAdmits(rule: AuthorizationRule, who: Identity, policyNamespace: string): boolean {
   if (hasL7(rule)) return false;
   if (rule.from?.some(source => sourceAdmits(source, who, policyNamespace)) === false) return false;
-  return (rule.when ?? []).every(({ key, values, notValues }) => {
-    if (!WHEN.has(key)) return true;
-    return (
-      (values.length === 0 || isOneOf(values, key, who, policyNamespace)) &&
-      !isOneOf(notValues, key, who, policyNamespace)
-    );
-  });
+  for (const { key, values, notValues } of rule.when ?? []) {
+    const about = WHEN.get(key);
+    if (about === undefined) continue;
+    if (values.length > 0 && !isOneOf(values, about, who, policyNamespace)) return false;
+    if (isOneOf(notValues, about, who, policyNamespace)) return false;
+  }
+  return true;
 }
 
 function identityOf(mesh: Mesh, gateway: Gateway, owners: Owners): Identity {
   const serviceAccount =
     gateway.annotations['gateway.istio.io/service-account'] ??
     deploymentName(gateway, managedAs(mesh, gateway.className));
-  const domains = owners.ambient.map(plane => plane.trustDomain);
-  return {
-    namespace: gateway.namespace,
-    serviceAccount,
-    trustDomains: domains.length > 0 ? domains : ['cluster.local'],
-  };
+  const domains = owners.ambient.length > 0 ? owners.ambient.map(plane => plane.trustDomain) : ['cluster.local'];
+  const { namespace } = gateway;
+  const principals = domains.map(domain => `${domain}/ns/${namespace}/sa/${serviceAccount}`);
+  return { namespace, serviceAccount, principals };
 }
 
 /** Whether another ALLOW policy that ztunnel enforces at a workload lets an identity in. */
@@ -134,9 +153,10 @@ function behind(mesh: Mesh, service: Service, labels: StringMap | undefined): Wo
 
 /** The waypoint that a Service or its Namespace names. */
 function waypointNamedFor(mesh: Mesh, { labels, namespace }: Service): ObjectRef | undefined {
-  const own = namedWaypoint(labels, namespace);
-  const holder = own === undefined ? mesh.get('Namespace', '', namespace) : undefined;
-  const named = own ?? (holder === undefined ? undefined : namedWaypoint(holder.labels, namespace));
+  const named =
+    labels[USE_WAYPOINT] === undefined
+      ? namedWaypoint(mesh.get('Namespace', '', namespace)?.labels ?? NO_STRINGS, namespace)
+      : namedWaypoint(labels, namespace);
   return named === 'none' ? undefined : named;
 }
 
@@ -172,12 +192,11 @@ export function* identityRefused(
     const workload = behind(mesh, service, labels);
     if (workload === undefined || admittedByOthers(mesh, policy, workload, who, owners)) continue;
     said.add(key);
-    const principal = `${who.trustDomains[0]}/ns/${who.namespace}/sa/${who.serviceAccount}`;
     yield {
       finding: 'waypoint-identity-refused',
       key,
       effect: `ztunnel sees waypoint ${waypoint.namespace}/${waypoint.name} as the caller, and this policy does not let it in`,
-      fix: `allow principal ${principal}, and list the clients in a policy with targetRefs`,
+      fix: `allow principal ${who.principals[0]}, and list the clients in a policy with targetRefs`,
       evidence: [ref(service), waypoint, ref(workload)],
       path: '/spec/rules',
     };

@@ -40,11 +40,9 @@ function ignored(mesh: Mesh, policy: AuthorizationPolicy): Found | undefined {
   };
 }
 
-function* milder(found: Search, dryRun: boolean): Search {
-  for (const report of found) {
-    // what only says what it would do refuses nothing, and lets nothing through
-    yield dryRun && report !== PAUSE ? { ...report, action: 'warn', lost: undefined } : report;
-  }
+/** What only says what it would do refuses nothing, and lets nothing through. */
+function* milder(found: Search): Search {
+  for (const report of found) yield report === PAUSE ? PAUSE : { ...report, action: 'warn', lost: undefined };
 }
 
 export const l7NeedsWaypoint = definePolicy<Record<string, never>, Id>({
@@ -69,23 +67,21 @@ export const l7NeedsWaypoint = definePolicy<Record<string, never>, Id>({
   *check(subject, context) {
     const policy = subject as AuthorizationPolicy;
     const { mesh, stage } = context;
-    const dryRun = isDryRun(policy);
+    const asMeant = (found: Search) => (isDryRun(policy) ? milder(found) : found);
     if (stage === 'mutate') {
-      yield* milder(checkTargets(policy, readersOf(mesh, policy), context), dryRun);
+      yield* asMeant(checkTargets(policy, readersOf(mesh, policy), context));
       return;
     }
     const unread = ignored(mesh, policy);
     if (unread !== undefined) {
-      yield* milder([unread], dryRun);
+      yield* asMeant([unread]);
       return;
     }
     const owners = readersOf(mesh, policy);
     // no istiod watches its namespace: what control-plane-settings says of it is enough
     if (!owners.any) return;
-    yield* milder(
-      policy.targets.length > 0 ? checkTargets(policy, owners, context) : checkSelected(policy, owners, context),
-      dryRun,
-    );
+    const check = policy.targets.length > 0 ? checkTargets : checkSelected;
+    yield* asMeant(check(policy, owners, context));
   },
   affected,
 });

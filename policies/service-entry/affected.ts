@@ -15,6 +15,15 @@ import { candidatesOf } from '../../src/mesh/waypoints.ts';
 
 export function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {
   const { kind, namespace, name } = change.ref;
+  // no policy is a part of the mesh
+  if (kind === AUTHORIZATION_POLICY) {
+    for (const object of [change.before, change.after]) {
+      for (const target of (object as AuthorizationPolicy | undefined)?.targets ?? []) {
+        if (target.kind === SERVICE_ENTRY) yield ref(target);
+      }
+    }
+    return;
+  }
   const altered = <T>(fact: { name: string; compute: (mesh: Mesh) => T }) => !same(before.fact(fact), after.fact(fact));
   const everywhere =
     kind === GATEWAY_CLASS ||
@@ -45,12 +54,6 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
     for (const mesh of [before, after]) {
       for (const { object } of candidatesOf(mesh, { namespace, name })) {
         if (object.kind === SERVICE_ENTRY) yield ref(object);
-      }
-    }
-  } else if (kind === AUTHORIZATION_POLICY) {
-    for (const object of [change.before, change.after]) {
-      for (const target of (object as AuthorizationPolicy | undefined)?.targets ?? []) {
-        if (target.kind === SERVICE_ENTRY) yield ref(target);
       }
     }
   }

@@ -158,11 +158,23 @@ function account(
   if (unfinished) line += ',"unfinished":true';
   if (judged.unconfirmed === true) line += ',"unconfirmed":true';
   if (guard.evidence !== undefined) line += `,"cacheMs":${JSON.stringify(Math.round(guard.evidence.age()))}`;
-  logs.line(level, `${line},"dryRun":${dryRun},"ms":${Math.round(milliseconds * 100) / 100}`, 'review');
+  logs.line(level, `${line},"dryRun":${dryRun},"ms":${inHundredths(milliseconds)}`, 'review');
 }
 
 const NONE: readonly never[] = Object.freeze([]);
 
+/** A number with two decimals, made of whole ones: V8 takes ten times as long to write a fraction. */
+function inHundredths(value: number): string {
+  const hundredths = Math.round(value * 100);
+  const rest = hundredths % 100;
+  return `${(hundredths - rest) / 100}.${rest < 10 ? '0' : ''}${rest}`;
+}
+
+/** Texts that stand in JSON as they are: names, kinds, users nearly always. */
+const PLAIN = /^[ !#-[\]-~]*$/;
+
 function quoted(value: string | null | undefined): string {
-  return value ? JSON.stringify(clipped(value)) : '""';
+  if (!value) return '""';
+  const text = clipped(value);
+  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }

@@ -11,7 +11,6 @@ import { type ObjectRef, spoken } from '../kube/kind.ts';
 import type { PatchOperation } from '../kube/patch.ts';
 import { type BackendTlsPolicy, GATEWAY, type Gateway } from '../mesh/kinds/gateways.ts';
 import type { Workload } from '../mesh/kinds/workloads.ts';
-import type { Change } from '../mesh/mesh.ts';
 import { type Base, overlay } from '../mesh/overlay.ts';
 import { rootNamespaces } from '../mesh/releases.ts';
 import { confirmed, type Evidence } from './confirm.ts';
@@ -40,19 +39,11 @@ function untouchable(guard: Guard, request: AdmissionRequest, subject: Subject):
   );
 }
 
-/** The two Meshes of a request. What is being replaced belongs to the first, even where the source lacks it. */
-function change(
-  guard: Guard,
-  subject: Subject,
-): { readonly change: Change; readonly before: Base; readonly after: Base } {
-  const { ref, before: old, after } = subject;
-  const known = guard.mesh.object(ref);
+/** The first Mesh of a request. What is being replaced belongs to it, even where the source lacks it. */
+function meshBefore({ mesh }: Guard, { ref, before: old }: Subject): Base {
+  const known = mesh.object(ref);
   const asIs = old === undefined ? known === undefined : known !== undefined && same(known, old);
-  return {
-    change: { ref, ...(old === undefined ? {} : { before: old }), ...(after === undefined ? {} : { after }) },
-    before: asIs ? guard.mesh : overlay(guard.mesh, [{ ref, ...(old === undefined ? {} : { after: old }) }]),
-    after: overlay(guard.mesh, [{ ref, ...(after === undefined ? {} : { after }) }]),
-  };
+  return asIs ? mesh : overlay(mesh, [old === undefined ? { ref } : { ref, after: old }]);
 }
 
 /** A check that an internal error ended: a defect of ours, which must never be the user's. */
@@ -210,7 +201,6 @@ function verdictOn(
   deadline: number | undefined,
   now: number,
 ): Judged | Promise<Judged> {
-  const { change: changed, before, after } = change(guard, subject);
   const facts: RequestFacts = {
     operation: request.operation,
     version: subject.version,
@@ -219,12 +209,12 @@ function verdictOn(
   const question: Question = {
     policies: guard.policies,
     settings: guard.settings,
-    before,
-    after,
-    changes: [changed],
+    before: meshBefore(guard, subject),
+    after: overlay(guard.mesh, [subject]),
+    changes: [subject],
     stage,
     request: () => facts,
-    ...(deadline === undefined ? {} : { deadline }),
+    deadline,
     now,
   };
   const told = (answer: Answer, failures: readonly Failure[]) => tell(guard, request, subject, stage, answer, failures);

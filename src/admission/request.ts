@@ -49,7 +49,7 @@ export function subjectOf(request: AdmissionRequest): Subject | undefined {
   const present = object ?? oldObject;
   if (present === undefined) return undefined;
   const scoped = isKind(kind) && KINDS[kind].scope === 'Cluster';
-  const namespace = scoped ? '' : request.namespace || text(at(present, 'metadata', 'namespace')) || '';
+  const namespace = scoped ? '' : request.namespace || text(record(present['metadata'])?.['namespace']) || '';
   const after = request.operation === 'DELETE' || object === undefined ? undefined : glimpse(kind, namespace, object);
   const before = oldObject === undefined ? undefined : glimpse(kind, namespace, oldObject);
   const name = request.name || after?.name || before?.name || request.uid;
@@ -59,12 +59,10 @@ export function subjectOf(request: AdmissionRequest): Subject | undefined {
     projected.name === name && projected.terminating === terminating(projected)
       ? projected
       : { ...projected, name, terminating: terminating(projected) };
-  return {
-    ref: { kind, namespace, name },
-    ...(before === undefined ? {} : { before: named(before) }),
-    ...(after === undefined ? {} : { after: named(after) }),
-    version,
-  };
+  const subject: { -readonly [Key in keyof Subject]: Subject[Key] } = { ref: { kind, namespace, name }, version };
+  if (before !== undefined) subject.before = named(before);
+  if (after !== undefined) subject.after = named(after);
+  return subject;
 }
 
 /**

@@ -53,6 +53,8 @@ export interface ServerOptions extends Answering {
 /** Characters from which bodies are judged one after the other. */
 const LARGE = 1024 * 1024;
 
+const JSON_TYPE = 'application/json; charset=utf-8';
+
 /** What both listeners know of the process. */
 interface Lifecycle {
   draining: boolean;
@@ -149,6 +151,8 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
       const response =
         text.length > LARGE ? oneByOne(() => answer(options, webhook, arrival)) : answer(options, webhook, arrival);
       if (typeof response !== 'string') return response.then(later => ready(reply, later));
+      // no hook waits for what is sent, which fastify would ask for at each step of it
+      reply.hijack();
       if (waiting.length === 0) setImmediate(sendAll);
       waiting.push({ reply, response });
       return undefined;
@@ -159,7 +163,11 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
   function sendAll(): void {
     const all = waiting;
     waiting = [];
-    for (const { reply, response } of all) reply.send(ready(reply, response));
+    for (const { reply, response } of all) {
+      const length = Buffer.byteLength(response);
+      const head = { 'content-type': JSON_TYPE, 'content-length': length };
+      reply.raw.writeHead(200, lifecycle.draining ? { ...head, connection: 'close' } : head).end(response);
+    }
   }
   // parsed, a large body is many times its size: several at once would not fit into the memory of a pod
   let last: Promise<unknown> = Promise.resolve();
@@ -170,7 +178,7 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
   }
   function ready(reply: FastifyReply, response: string): string {
     if (lifecycle.draining) reply.header('connection', 'close');
-    reply.header('content-type', 'application/json; charset=utf-8');
+    reply.header('content-type', JSON_TYPE);
     return response;
   }
   app.post('/validate', route('validate'));

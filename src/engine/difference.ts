@@ -43,7 +43,7 @@ export interface Question {
   /** The request by which an object is written, where there is one. */
   readonly request?: (written: ObjectRef) => RequestFacts | undefined;
   /** `performance.now()` by which to answer with what is known by then. */
-  readonly deadline?: number;
+  readonly deadline?: number | undefined;
   /** Milliseconds since 1970, for exemptions. */
   readonly now: number;
 }
@@ -374,7 +374,11 @@ function* search(run: Search): Work<void> {
   const [only] = changes;
   if (changes.length === 1 && only !== undefined) {
     for (const policy of concernedBy(policies, only.ref.kind, stage).affected) {
-      const given = yield* elsewhere(run, policy, policy.affected(only, meshes), undefined);
+      // most affect nothing else, which takes no more than asking once
+      const affected = policy.affected(only, meshes)[Symbol.iterator]();
+      const first = affected.next();
+      if (first.done === true) continue;
+      const given = yield* elsewhere(run, policy, affected, first, undefined);
       if (given === 'over') return;
     }
     return;
@@ -384,7 +388,8 @@ function* search(run: Search): Work<void> {
     const done = new Set<string>();
     for (const [index, change] of changes.entries()) {
       if (concerned[index]?.includes(policy) !== true) continue;
-      const given = yield* elsewhere(run, policy, policy.affected(change, meshes), done);
+      const affected = policy.affected(change, meshes)[Symbol.iterator]();
+      const given = yield* elsewhere(run, policy, affected, affected.next(), done);
       if (given === 'over') return;
       if (given === 'enough') break;
     }
@@ -398,12 +403,14 @@ function* search(run: Search): Work<void> {
 function* elsewhere(
   run: Search,
   policy: Policy,
-  affected: Iterable<ObjectRef | typeof PAUSE>,
+  affected: Iterator<ObjectRef | typeof PAUSE>,
+  first: IteratorResult<ObjectRef | typeof PAUSE>,
   done: Set<string> | undefined,
 ): Work<'over' | 'enough' | undefined> {
   const { after } = run.question;
   let seen = done;
-  for (const subject of affected) {
+  for (let step = first; step.done !== true; step = affected.next()) {
+    const subject = step.value;
     if (!(yield PAUSE)) {
       run.unfinished = true;
       run.unchecked += 1;

@@ -58,10 +58,11 @@ export function overlay(
     return refers;
   };
   /** Whether the changes may show in what facts have read. Most are of kinds that none reads, which is seen without a key for each place. */
-  const mayShow = (): boolean =>
-    changes.some(({ ref }) => base.factsRead(ref.kind)) ||
-    (replacesWorkloads && base.factsRead('#')) ||
-    (base.factsRead('@') && refer());
+  const mayShow = (): boolean => {
+    if (only === undefined ? changes.some(({ ref }) => base.factsRead(ref.kind)) : base.factsRead(only.ref.kind))
+      return true;
+    return (replacesWorkloads && base.factsRead('#')) || (base.factsRead('@') && refer());
+  };
   /** Those that may show the changes: worked out anew, or the base's after all, which are kept without what they read. */
   let facts: Map<Fact<unknown>, { readonly value: unknown; readonly reads?: Reads }> | undefined;
   // once for each object: one with thousands of references is asked about each of them

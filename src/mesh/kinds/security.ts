@@ -35,17 +35,14 @@ export function attachmentOf(
   const plural = records(fields?.['targetRefs']);
   const single = record(fields?.['targetRef']);
   const references = plural.length > 0 ? plural : single === undefined ? NONE : [single];
-  return {
-    ...(wanted === undefined
-      ? {}
-      : { selector: matchLabels === undefined ? {} : { matchLabels: stringMap(matchLabels) } }),
-    targets: references.map(reference => ({
-      kind: groupKind(text(reference['group']) ?? '', text(reference['kind']) ?? ''),
-      namespace,
-      name: text(reference['name']) ?? '',
-      namespaceWritten: (text(reference['namespace']) ?? '') !== '',
-    })),
-  };
+  const targets = references.map(reference => ({
+    kind: groupKind(text(reference['group']) ?? '', text(reference['kind']) ?? ''),
+    namespace,
+    name: text(reference['name']) ?? '',
+    namespaceWritten: (text(reference['namespace']) ?? '') !== '',
+  }));
+  if (wanted === undefined) return { targets };
+  return { selector: matchLabels === undefined ? {} : { matchLabels: stringMap(matchLabels) }, targets };
 }
 
 /** Attribute (`paths`, `notPrincipals`, …) to its values, as in a `source` or an `operation`. */
@@ -111,13 +108,18 @@ export function authorizationPolicy(kind: GroupKind, namespace: string, object: 
   const spec = record(record(object)?.['spec']);
   const action = spec?.['action'];
   const provider = text(record(spec?.['provider'])?.['name']);
-  return {
-    ...metaOf(kind, namespace, object),
-    ...attachmentOf(namespace, spec),
-    action: (typeof action === 'number' ? ACTION_NUMBERS[action] : ACTIONS.find(known => known === action)) ?? 'ALLOW',
-    ...(provider === undefined ? {} : { provider }),
-    rules: records(spec?.['rules']).map(rule),
-  };
+  const { selector, targets } = attachmentOf(namespace, spec);
+  const found: { -readonly [Key in keyof AuthorizationPolicy]: AuthorizationPolicy[Key] } = Object.assign(
+    metaOf(kind, namespace, object),
+    { targets, action: actionOf(action), rules: records(spec?.['rules']).map(rule) },
+  );
+  if (selector !== undefined) found.selector = selector;
+  if (provider !== undefined) found.provider = provider;
+  return found;
+}
+
+function actionOf(written: unknown): AuthorizationPolicy['action'] {
+  return (typeof written === 'number' ? ACTION_NUMBERS[written] : ACTIONS.find(known => known === written)) ?? 'ALLOW';
 }
 
 export const PEER_AUTHENTICATION = 'PeerAuthentication.security.istio.io';
