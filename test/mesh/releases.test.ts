@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { workload } from '../../src/mesh/kinds/workloads.ts';
 import { atLeast, compareRelease, imageRelease, parseBool, parseRelease } from '../../src/mesh/releases.ts';
 
 describe('releases', () => {
@@ -37,6 +38,35 @@ describe('releases', () => {
     expect(atLeast(parseRelease('1.29-alpha.1'), '1.29')).toBe(true);
     expect(atLeast(parseRelease('1.29-alpha.1'), '1.29.0')).toBe(false);
     expect(atLeast(undefined, '1.29')).toBeUndefined();
+  });
+
+  test.each([
+    ['istiod', { app: 'istiod' }, { name: 'discovery', image: 'docker.io/istio/pilot:1.31.1' }, 'istiod'],
+    [
+      'istiod of a vendor',
+      { istio: 'pilot' },
+      { name: 'manager', image: 'vendor.test/pilot-agentless:1.30' },
+      'istiod',
+    ],
+    ['a dashboard', { app: 'istiod' }, { name: 'web', image: 'registry.example.test/dashboard:2.0' }, undefined],
+    ['ztunnel', { app: 'ztunnel' }, { name: 'istio-proxy', image: 'docker.io/istio/ztunnel:1.31.1' }, 'ztunnel'],
+    ['a tunnel', { app: 'ztunnel' }, { name: 'vpn', image: 'registry.example.test/vpn:1.0' }, undefined],
+    [
+      'istio-cni',
+      { 'k8s-app': 'istio-cni-node' },
+      { name: 'install-cni', image: 'istio/install-cni:1.31.1' },
+      'istio-cni',
+    ],
+    ['an exporter', { 'k8s-app': 'istio-cni-node' }, { name: 'exporter', image: 'exporter:1' }, undefined],
+  ])('%s is told by its container too', (_, labels, container, component) => {
+    const template = { metadata: { labels }, spec: { containers: [container] } };
+    const object = { metadata: { name: 'one', namespace: 'play' }, spec: { template } };
+    expect(workload('Deployment.apps', 'play', object).component).toBe(component);
+  });
+
+  test('of what is known by its metadata alone the labels tell', () => {
+    const pod = { metadata: { name: 'one', namespace: 'istio-system', labels: { app: 'ztunnel' } } };
+    expect(workload('Pod', 'istio-system', pod).component).toBe('ztunnel');
   });
 
   test('booleans are those of ParseBool', () => {

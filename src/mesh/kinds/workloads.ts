@@ -1,4 +1,4 @@
-import { at, emptyRecord, list, number, record, records, text, texts } from '../../kube/json.ts';
+import { at, emptyRecord, type JsonObject, list, number, record, records, text, texts } from '../../kube/json.ts';
 import type { GroupKind } from '../../kube/kind.ts';
 import { NO_STRINGS, type StringMap } from '../../kube/labels.ts';
 import { annotationsOf, labelsOf, type Meta, metaOf, type Owner, ownerOf } from './meta.ts';
@@ -147,12 +147,29 @@ function container(value: unknown, component: MeshComponent, job: boolean): Cont
   };
 }
 
-function componentOf(labels: StringMap, templateLabels: StringMap): MeshComponent {
+/** The container that a component of Istio has in every chart, and a part of the name of its image, which vendors keep. */
+const OWN_CONTAINER = {
+  istiod: { container: 'discovery', image: 'pilot' },
+  ztunnel: { container: 'istio-proxy', image: 'ztunnel' },
+  'istio-cni': { container: 'install-cni', image: 'install-cni' },
+} as const;
+
+function labelledAs(labels: StringMap, templateLabels: StringMap): keyof typeof OWN_CONTAINER | undefined {
   const app = templateLabels['app'] ?? labels['app'] ?? templateLabels['app.kubernetes.io/name'];
   if (app === 'istiod' || templateLabels['istio'] === 'pilot') return 'istiod';
   if (app === 'ztunnel') return 'ztunnel';
   const k8sApp = templateLabels['k8s-app'];
-  if (k8sApp === 'istio-cni-node' || app === 'istio-cni-node' || app === 'istio-cni') return 'istio-cni';
+  return k8sApp === 'istio-cni-node' || app === 'istio-cni-node' || app === 'istio-cni' ? 'istio-cni' : undefined;
+}
+
+/** By its labels, which anybody may write, and its container. Of what is known by its metadata alone the labels tell. */
+function componentOf(labels: StringMap, templateLabels: StringMap, spec: JsonObject | undefined): MeshComponent {
+  const labelled = labelledAs(labels, templateLabels);
+  if (labelled !== undefined) {
+    const { container: name, image } = OWN_CONTAINER[labelled];
+    const isIt = (one: JsonObject) => one['name'] === name || text(one['image'])?.includes(image) === true;
+    if (spec === undefined || records(spec['containers']).some(isIt)) return labelled;
+  }
   return templateLabels['gateway.networking.k8s.io/gateway-name'] === undefined ? undefined : 'gateway';
 }
 
@@ -174,7 +191,7 @@ export function workload(kind: GroupKind, namespace: string, object: unknown): W
   const template = templateOf(kind, object);
   const spec = record(at(template, 'spec'));
   const labels = kind === 'Pod' ? meta.labels : labelsOf(at(template, 'metadata'));
-  const component = componentOf(meta.labels, labels);
+  const component = componentOf(meta.labels, labels, spec);
   const job = kind === 'Job.batch' || kind === 'CronJob.batch';
   const owner = ownerOf(object);
   const replicas = number(at(object, 'spec', 'replicas'));
