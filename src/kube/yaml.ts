@@ -1,5 +1,5 @@
 // YAML inside of objects: in annotations, ConfigMaps and other products' rules. Whoever may write these may write anything.
-import { isCollection, isMap, isPair, isScalar, parseDocument, type ScalarTag, type Tags } from 'yaml';
+import { CST, isCollection, isMap, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from 'yaml';
 
 /** No text that anybody wrote is as long: the injector's configuration has 60 KB. A megabyte takes a second to read. */
 const LONGEST = 512 * 1024;
@@ -17,6 +17,76 @@ function asGo(tags: Tags): Tags {
 /** Mistakes that the library finds only when it makes values; what else it throws says that a text is too much for it. */
 const MISTAKE = /^(?:Unresolved alias|Merge sources)/;
 
+function parse(source: string) {
+  // errors are not made pretty: each of thousands would look for its line from the beginning of the text
+  return parseDocument(source, {
+    version: '1.1',
+    customTags: asGo,
+    uniqueKeys: false,
+    logLevel: 'silent', // or a second document is an error
+    prettyErrors: false,
+  });
+}
+
+/** Tokens of the library's lexer that stand for no character of the text. */
+const MARKS: ReadonlySet<string> = new Set([CST.DOCUMENT, CST.FLOW_END, CST.SCALAR]);
+/** Characters that are looked at, over all tries, for lines of a flow mapping that are to be moved. */
+const EFFORT = 2_000_000;
+
+/**
+ * The text with the lines of flow mappings and lists that stand too far to the left moved to the right: to Go indentation says nothing
+ * there, the library ends the mapping (tried with istiod 1.31: `spec: {`, and below it `replicas: 2` in column 0). The text itself where
+ * no such line is found, undefined where finding them takes too long.
+ */
+function indentFlow(source: string): string | undefined {
+  for (const mark of MARKS) if (source.includes(mark)) return source;
+  let deepest = 0;
+  for (const [spaces] of source.matchAll(/^ +/gm)) deepest = Math.max(deepest, spaces.length);
+  if (deepest > 200) return undefined;
+  const margin = ' '.repeat(deepest + 1);
+  let text = source;
+  for (let left = EFFORT; left > 0; left -= text.length) {
+    let offset = 0;
+    let broken = -1;
+    for (const token of new Lexer().lex(text)) {
+      if (token === CST.FLOW_END) {
+        broken = offset;
+        break;
+      }
+      if (!MARKS.has(token)) offset += token.length;
+    }
+    // a marker between documents ends a mapping to Go as well
+    if (broken === -1 || /^(?:---|\.\.\.)(?:\s|$)/.test(text.slice(broken, broken + 4))) return text;
+    text = text.slice(0, broken) + margin + text.slice(broken);
+  }
+  return undefined;
+}
+
+const INFINITE = /^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$/;
+
+/**
+ * What of a document JSON cannot say, and `sigs.k8s.io/yaml` therefore refuses (tried with istiod 1.31): a key that is null, a number that
+ * is none. A number that is too large for a float is a text to Go, and is made one.
+ */
+function noJson(node: unknown): string | undefined {
+  if (isScalar(node)) {
+    if (typeof node.value !== 'number' || Number.isFinite(node.value)) return undefined;
+    if (INFINITE.test(node.source ?? '.inf')) return `${node.source ?? '.inf'} is no number of JSON`;
+    node.value = node.source;
+    return undefined;
+  }
+  if (!isCollection(node)) return undefined;
+  const map = isMap(node);
+  for (const item of node.items) {
+    if (map && isPair(item) && (item.key === null || (isScalar(item.key) && item.key.value === null))) {
+      return 'a key is null';
+    }
+    const found = noJson(isPair(item) ? item.value : item);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
 /**
  * The value of a YAML text as Go's `sigs.k8s.io/yaml` reads it: YAML 1.1, the last of two equal keys wins, the first of several documents
  * is all there is (tried with istiod 1.30 and 1.31, docs/decisions/0003-one-yaml-reader.md). Or what is wrong with it; an error that is
@@ -26,18 +96,18 @@ const MISTAKE = /^(?:Unresolved alias|Merge sources)/;
 export function readYaml(source: string): { readonly value: unknown } | { readonly error: string | undefined } {
   if (source.length > LONGEST) return { error: undefined };
   try {
-    // errors are not made pretty: each of thousands would look for its line from the beginning of the text
-    const document = parseDocument(source, {
-      version: '1.1',
-      customTags: asGo,
-      uniqueKeys: false,
-      logLevel: 'silent', // or a second document is an error
-      prettyErrors: false,
-    });
+    let document = parse(source);
+    if (document.errors.some(({ code, message }) => code === 'BAD_INDENT' && message.includes('in block collection'))) {
+      const indented = indentFlow(source);
+      if (indented === undefined) return { error: undefined };
+      if (indented !== source) document = parse(indented);
+    }
     const [error] = document.errors;
     // `parse` would hand out what it has understood up to a mistake
     if (error !== undefined) return { error: error.message };
     if (depthOfKeys(document.contents) > 0) return { error: 'a key is a mapping or a list' };
+    const unsaid = noJson(document.contents);
+    if (unsaid !== undefined) return { error: unsaid };
     return { value: document.toJS({ maxAliasCount: 100 }) as unknown };
   } catch (error) {
     return { error: error instanceof Error && MISTAKE.test(error.message) ? error.message : undefined };

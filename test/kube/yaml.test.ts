@@ -19,6 +19,28 @@ test('YAML is read as Go reads it', () => {
   expect(yamlIn('a: 1\n---\na: [')).toEqual({ value: { a: 1 } });
 });
 
+test('what stands in braces may stand in any column', () => {
+  const read = { value: { spec: { replicas: 2, args: ['x', 'z'] }, more: 1 } };
+  expect(readYaml('spec: {\nreplicas: 2,\n   args: [\nx,\nz\n]\n}\nmore: 1\n')).toEqual(read);
+  expect(readYaml('spec:\n  replicas: 2\n  args: [\n x,\nz]\nmore: 1\n')).toEqual(read);
+  expect(readYaml('a: {\n---\nb: 1}')).toEqual({ error: expect.any(String) });
+  expect(readYaml('a: {')).toEqual({ error: expect.any(String) });
+  expect(readYaml('a: {b: 1\nc: 2')).toEqual({ error: expect.any(String) });
+  expect(readYaml(`a: [\n${'x,\n'.repeat(50_000)}]`)).toEqual({ error: undefined });
+});
+
+test('keys that are null and numbers that are infinite are refused, texts like them are not', () => {
+  for (const text of ['null: x', '~: x', '? \n: x', ': x', 'a: { null: null }', '- { ~: 1 }']) {
+    expect(readYaml(text), text).toEqual({ error: 'a key is null' });
+  }
+  for (const number of ['.inf', '-.inf', '.nan', '.INF']) {
+    expect(readYaml(`a: [${number}]`)).toEqual({ error: `${number} is no number of JSON` });
+  }
+  expect(readYaml('"null": x\n"": z\na: ".inf"\nb: 1e400\nc: null')).toEqual({
+    value: { null: 'x', '': 'z', a: '.inf', b: '1e400', c: null },
+  });
+});
+
 test('what is no YAML, and what JSON cannot say, is undefined', () => {
   for (const text of ['a: [', 'a: "x', '\tx: 1', '{a: b}: c', '? [a]\n: b', 'k: &k {x: 1}\n*k : v', 'a: *nowhere']) {
     expect(yamlIn(text), text).toBeUndefined();
@@ -51,6 +73,7 @@ const HOSTILE: Readonly<Record<string, string>> = {
   'a bomb of aliases': Array.from({ length: 30 }, (_, level) =>
     level === 0 ? 'a0: &a0 [x, x, x, x, x]' : `a${level}: &a${level} [${repeated(`*a${level - 1}, `, 60)}]`,
   ).join('\n'),
+  'lines of a list in column 0': `a: [\n${repeated('x,\n', 60_000)}]`,
   megabytes: repeated('k: v\n', 3_000_000),
 };
 
