@@ -29,6 +29,12 @@ test('what stands in braces may stand in any column', () => {
   expect(readYaml(`a: [\n${'x,\n'.repeat(50_000)}]`)).toEqual({ error: undefined });
 });
 
+test('a comment may follow a bracket, a comma or a quote at once', () => {
+  expect(yamlIn('a: { b: 2 }#c\nd: "x"#y\ne: [1,#2\n]')).toEqual({ value: { a: { b: 2 }, d: 'x', e: [1] } });
+  expect(yamlIn('a: {\n# b\nc: 3\n# d\n}')).toEqual({ value: { a: { c: 3 } } });
+  expect(yamlIn('a: b#c')).toEqual({ value: { a: 'b#c' } });
+});
+
 test('keys that are null and numbers that are infinite are refused, texts like them are not', () => {
   for (const text of ['null: x', '~: x', '? \n: x', ': x', 'a: { null: null }', '- { ~: 1 }']) {
     expect(readYaml(text), text).toEqual({ error: 'a key is null' });
