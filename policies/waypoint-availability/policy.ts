@@ -16,8 +16,17 @@ import { isOf } from '../../src/mesh/kinds.ts';
 import { deploymentName, managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { controlPlanes, rootNamespaces } from '../../src/mesh/releases.ts';
-import { parametersOf } from './parameters.ts';
-import { isRunHere, isWaypoint, letsNobodyGo, MANAGED, scaleOf, waypointsDeployedAs } from './scale.ts';
+import { type Fault, mergeParameters, parametersOf, type Stopped } from './parameters.ts';
+import {
+  classDefaults,
+  isRunHere,
+  isWaypoint,
+  letsNobodyGo,
+  MANAGED,
+  parameterSources,
+  scaleOf,
+  waypointsDeployedAs,
+} from './scale.ts';
 
 const DEFAULTS_LABEL = 'gateway.istio.io/defaults-for-class';
 const CONFIG_MAP = 'ConfigMap';
@@ -34,16 +43,47 @@ type Finding =
 
 type Found = Iterable<Report<Finding> | typeof PAUSE>;
 
+/** What becomes of a Gateway whose ConfigMap has a fault. */
+const STOPPED: Readonly<Record<Stopped, string>> = {
+  everything: 'istiod deploys nothing, and a running one never changes again',
+  service: 'it gets no Service, and one that is there never changes again',
+  autoscaler: 'it gets no autoscaler, and one that is there never changes again',
+  budget: 'it gets no disruption budget, and one that is there never changes again',
+};
+
+/** The same of all Gateways of a class. */
+const STOPPED_FOR_ALL: Readonly<Record<Stopped, string>> = {
+  everything: 'istiod neither deploys nor changes any Gateway',
+  service: 'no Service is made or changed for Gateways',
+  autoscaler: 'no autoscaler is made or changed for Gateways',
+  budget: 'no disruption budget is made or changed for Gateways',
+};
+
+/** What is wrong with the ConfigMap of a Gateway, by itself and upon the defaults of the class. */
+function faultsOf(mesh: Mesh, gateway: Gateway, configMap: ConfigMap): readonly Fault[] {
+  const own = parametersOf(configMap);
+  if (own.autoscaler === undefined && own.budget === undefined) return own.faults;
+  const merged = parameterSources(mesh, gateway).map(sources => mergeParameters(sources.map(parametersOf)).faults);
+  const further = new Map<string, Fault>();
+  for (const fault of merged.flat()) {
+    // what it says nothing about is the defaults' own mistake
+    if ((fault.stops === 'budget' ? own.budget : own.autoscaler) === undefined) continue;
+    const always = merged.every(faults => faults.some(({ path }) => path === fault.path));
+    further.set(fault.path, { ...fault, certain: fault.certain && always });
+  }
+  return [...own.faults, ...further.values()];
+}
+
 function* checkGateway(gateway: Gateway, { mesh, skipped }: CheckContext<unknown>): Found {
   const as = managedAs(mesh, gateway.className);
   if (as === 'none' || as === 'unknown' || !isRunHere(mesh, gateway)) return;
   if (gateway.parameters !== undefined) {
     const configMap = mesh.get(CONFIG_MAP, gateway.namespace, gateway.parameters);
-    for (const fault of configMap === undefined ? [] : parametersOf(configMap).faults) {
+    for (const fault of configMap === undefined ? [] : faultsOf(mesh, gateway, configMap)) {
       yield {
         finding: 'parameters-invalid',
         key: `${gateway.parameters} ${fault.path}`,
-        effect: `${fault.path} of its ConfigMap ${fault.what}: istiod deploys nothing, and a running one never changes again`,
+        effect: `${fault.path} of its ConfigMap ${fault.what}: ${STOPPED[fault.stops]}`,
         fix: `in ConfigMap ${gateway.parameters} ${fault.fix}`,
         evidence: [ref(configMap as ConfigMap)],
         because: 'the status stays Accepted',
@@ -54,6 +94,11 @@ function* checkGateway(gateway: Gateway, { mesh, skipped }: CheckContext<unknown
   }
   if (as !== 'waypoint') return;
   const scale = scaleOf(mesh, gateway);
+  if (scale.undecided) {
+    skipped(
+      `which defaults of class ${gateway.className} waypoint ${gateway.namespace}/${gateway.name} gets: there are several`,
+    );
+  }
   const evidence = scale.from.map(ref);
   if (scale.budget !== undefined && scale.least !== undefined && letsNobodyGo(scale.budget, scale.least)) {
     yield {
@@ -80,7 +125,7 @@ function* checkGateway(gateway: Gateway, { mesh, skipped }: CheckContext<unknown
       key: 'parameters',
       effect:
         'its autoscaler goes down to one pod: a drain or a crash of it interrupts all that is bound to this waypoint',
-      fix: 'set horizontalPodAutoscaler.spec.minReplicas to at least 2',
+      fix: 'set minReplicas and maxReplicas to at least 2 in horizontalPodAutoscaler.spec',
       evidence,
     };
   } else if (scale.least === 1 && scale.autoscaler === undefined) {
@@ -156,15 +201,23 @@ function* checkDefaults(configMap: ConfigMap, { mesh }: CheckContext<unknown>): 
     };
     return;
   }
-  for (const fault of parametersOf(configMap).faults) {
+  const candidates = classDefaults(mesh, className, configMap.namespace);
+  // istiod takes the oldest and does not look at others
+  if (!candidates.some(one => one.name === configMap.name)) return;
+  const merged = (one: ConfigMap) => mergeParameters([parametersOf(one)]).faults;
+  const mendable = merged(configMap);
+  for (const fault of [...parametersOf(configMap).faults, ...mendable]) {
+    const isOne = ({ path, what }: Fault) => path === fault.path && what === fault.what;
+    const decided = candidates.every(one => parametersOf(one).faults.some(isOne) || merged(one).some(isOne));
     yield {
       finding: 'parameters-invalid',
       key: `${className} ${fault.path}`,
-      effect: `${fault.path} ${fault.what}: istiod neither deploys nor changes any Gateway of class ${className}`,
+      effect: `${fault.path} ${fault.what}: ${STOPPED_FOR_ALL[fault.stops]} of class ${className}`,
       fix: fault.fix,
       evidence: [],
       because: 'only the log of istiod tells',
-      certain: fault.certain && planes.length > 0,
+      // a Gateway's own ConfigMap may set what is missing
+      certain: fault.certain && planes.length > 0 && decided && !mendable.includes(fault),
       path: '/data',
     };
   }

@@ -1,4 +1,5 @@
 // How many pods a waypoint has, and who says so.
+import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import type { ConfigMap } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, type Gateway } from '../../src/mesh/kinds/gateways.ts';
@@ -7,7 +8,7 @@ import { deploymentName, managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { classDefaultsKey } from '../../src/mesh/references.ts';
 import { controlPlanes, ownersOf, rootNamespaces } from '../../src/mesh/releases.ts';
-import { type Parameters, parametersOf } from './parameters.ts';
+import { type Merged, mergeParameters, parametersOf } from './parameters.ts';
 
 const DEPLOYMENT = 'Deployment.apps';
 
@@ -41,38 +42,67 @@ export interface Scale {
   readonly autoscaler?: HorizontalPodAutoscaler | 'parameters';
   /** True where the Deployment itself is set to no pods, so that an autoscaler rests. */
   readonly zero: boolean;
-  readonly budget?: Parameters['budget'];
+  readonly budget?: Merged['budget'];
+  /** True where several ConfigMaps hold defaults of the class, do not say the same, and it is not known which of them istiod takes. */
+  readonly undecided?: true;
   /** False where somebody unseen may say more. */
   readonly certain: boolean;
 }
 
-/** The ConfigMaps that say something of this Gateway, weakest first; 'missing' where the one it names is not here. */
-export function parameterSources(mesh: Mesh, gateway: Gateway): readonly (ConfigMap | 'missing')[] {
-  const roots = mesh.fact(rootNamespaces);
-  const found: (ConfigMap | 'missing')[] = [];
-  for (const configMap of mesh.referring(classDefaultsKey(gateway.className), 'ConfigMap')) {
-    if (roots.includes(configMap.namespace)) found.push(configMap);
+/**
+ * Of the defaults of a class in one namespace those that istiod may take. It takes one: the oldest, and of several of the same second the first by
+ * name (OldestObject in pkg/kube/controllers/common.go; tried with istiod 1.31). What has no creation time, in files, may be older or
+ * younger than any other.
+ */
+function oldest(found: readonly ConfigMap[]): readonly ConfigMap[] {
+  const dated: [number, ConfigMap][] = [];
+  const undated: ConfigMap[] = [];
+  for (const configMap of found) {
+    const created = Date.parse(configMap.created);
+    if (Number.isNaN(created)) undated.push(configMap);
+    else dated.push([created, configMap]);
   }
-  if (gateway.parameters !== undefined)
-    found.push(mesh.get('ConfigMap', gateway.namespace, gateway.parameters) ?? 'missing');
-  return found;
+  dated.sort(([a, { name: one }], [b, { name: other }]) => a - b || (one < other ? -1 : 1));
+  return [...dated.slice(0, 1).map(([, configMap]) => configMap), ...undated];
+}
+
+/** The defaults of a class that istiod may take from its root namespace: one where that is decided, none where there are none. */
+export function classDefaults(mesh: Mesh, className: string, rootNamespace: string): readonly ConfigMap[] {
+  const found: ConfigMap[] = [];
+  for (const configMap of mesh.referring(classDefaultsKey(className), 'ConfigMap')) {
+    if (configMap.namespace === rootNamespace) found.push(configMap);
+  }
+  return oldest(found);
+}
+
+/** The ConfigMaps that say something of a Gateway, the weakest first: several lists where it is not decided which defaults of the class count. */
+export function parameterSources(mesh: Mesh, gateway: Gateway): readonly (readonly ConfigMap[])[] {
+  const owners = ownersOf(mesh, gateway);
+  const roots = owners.length > 0 ? owners.map(plane => plane.rootNamespace) : mesh.fact(rootNamespaces);
+  const own =
+    gateway.parameters === undefined ? undefined : mesh.get('ConfigMap', gateway.namespace, gateway.parameters);
+  const last = own === undefined ? [] : [own];
+  return [...new Set(roots)].flatMap(root => {
+    const defaults = classDefaults(mesh, gateway.className, root);
+    return defaults.length === 0 ? [last] : defaults.map(one => [one, ...last]);
+  });
 }
 
 /** How a waypoint scales: its ConfigMaps, autoscalers and Deployment, as far as they are here. */
 export function scaleOf(mesh: Mesh, gateway: Gateway): Scale {
-  const from: ObjectRef[] = [];
-  let replicas: number | undefined;
-  let autoscaledFrom: number | undefined;
-  let budget: Parameters['budget'];
-  const sources = parameterSources(mesh, gateway);
-  for (const source of sources) {
-    if (source === 'missing') continue;
-    const said = parametersOf(source);
-    from.push(source);
-    replicas = said.replicas ?? replicas;
-    autoscaledFrom = said.autoscaledFrom ?? autoscaledFrom;
-    budget = said.budget ?? budget;
+  const [first, ...others] = parameterSources(mesh, gateway).map(sources => scaleBy(mesh, gateway, sources));
+  if (first === undefined) return { from: [], zero: false, certain: false };
+  const { from, certain, ...scale } = first;
+  if (others.every(({ from: _, certain: __, ...other }) => same(scale, other))) {
+    return { ...first, certain: certain && others.every(other => other.certain) };
   }
+  return { from, zero: false, undecided: true, certain: false };
+}
+
+function scaleBy(mesh: Mesh, gateway: Gateway, sources: readonly ConfigMap[]): Scale {
+  const from: ObjectRef[] = [...sources];
+  const { replicas, budget, unread, ...said } = mergeParameters(sources.map(parametersOf));
+  let { autoscaledFrom } = said;
   const deployment = { kind: DEPLOYMENT, namespace: gateway.namespace, name: deploymentName(gateway, 'waypoint') };
   let autoscaler: HorizontalPodAutoscaler | 'parameters' | undefined =
     autoscaledFrom === undefined ? undefined : 'parameters';
@@ -87,8 +117,10 @@ export function scaleOf(mesh: Mesh, gateway: Gateway): Scale {
   const wanted = replicas ?? mesh.get(DEPLOYMENT, deployment.namespace, deployment.name)?.replicas ?? 1;
   const zero = wanted === 0;
   const least = zero ? 0 : (autoscaledFrom ?? wanted);
+  const missing =
+    gateway.parameters !== undefined && mesh.get('ConfigMap', gateway.namespace, gateway.parameters) === undefined;
   return {
-    ...(sources.includes('missing') ? {} : { least }),
+    ...(missing || unread ? {} : { least }),
     from,
     ...(autoscaler === undefined ? {} : { autoscaler }),
     zero,
