@@ -136,8 +136,10 @@ export function warningsOf(
   return kept;
 }
 
-function sentence(value: string): string {
-  return value.charAt(0).toUpperCase() + value.slice(1);
+/** Begun with a capital, unless it begins with something literal: a key, an image, a value in quotes. */
+export function sentence(value: string): string {
+  const plain = /^[a-z]+(?:-[a-z]+)*[,;]?(?: |$)/.test(value);
+  return plain ? value.charAt(0).toUpperCase() + value.slice(1) : value;
 }
 
 /** The text of a denial: every reason with effect, evidence, fix and page. */

@@ -1,6 +1,6 @@
 // What a person reads in a terminal or in the log of a pipeline.
 import type { Finding } from '../engine/difference.ts';
-import { evidenceOf, oneLine } from '../engine/message.ts';
+import { evidenceOf, oneLine, sentence } from '../engine/message.ts';
 import type { Settings } from '../engine/settings.ts';
 import { refKey, spoken } from '../kube/kind.ts';
 import { place } from '../mesh/sources/files.ts';
@@ -10,10 +10,6 @@ import type { CheckReport, Located, ReviewReport } from './report.ts';
 export type Paint = (style: 'red' | 'yellow' | 'green' | 'bold' | 'dim', text: string) => string;
 
 const STYLE = { deny: 'red', warn: 'yellow', log: 'dim', off: 'dim' } as const;
-
-function sentence(text: string): string {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
-}
 
 /** The lines below the head of a finding. */
 function details(finding: Finding, settings: Settings): readonly string[] {

@@ -1,7 +1,14 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Finding } from '../../src/engine/difference.ts';
-import { denialOf, oneLine, WARNING_AT_MOST, WARNINGS_AT_MOST, warningsOf } from '../../src/engine/message.ts';
+import {
+  denialOf,
+  oneLine,
+  sentence,
+  WARNING_AT_MOST,
+  WARNINGS_AT_MOST,
+  warningsOf,
+} from '../../src/engine/message.ts';
 import { DEFAULT_SETTINGS } from '../../src/engine/settings.ts';
 
 const anyText = fc.oneof(
@@ -68,6 +75,31 @@ test('a warning and a denial name object, effect, evidence, fix and page', () =>
       '  More: waywarden explain l7-needs-waypoint (deny-rule-never-matches)',
     ].join('\n'),
   );
+});
+
+test.each([
+  ['label it istio.io/use-waypoint', 'Label it istio.io/use-waypoint'],
+  ['remove it; the opt-out is a label', 'Remove it; the opt-out is a label'],
+  ['re-label the namespace', 'Re-label the namespace'],
+  ['remove', 'Remove'],
+  ['', ''],
+])('a fix begins with a capital: %s', (fix, said) => {
+  expect(sentence(fix)).toBe(said);
+});
+
+test.each([
+  'inject.istio.io/templates: sidecar | gateway',
+  'image: auto, as the injector wants it',
+  'docker.io/istio, or a mirror of it',
+  'istio/pilot of a release that is known',
+  'v1 of the kind',
+  '"true" or "false"',
+  "'auto' alone",
+  'cert-chain.pem with the whole chain',
+  'minReplicas of at least 2',
+])('a fix that begins with something literal is left as it is: %s', fix => {
+  expect(sentence(fix)).toBe(fix);
+  expect(denialOf([{ ...finding, fix }], DEFAULT_SETTINGS)).toContain(`  Fix: ${fix}.`);
 });
 
 test('findings of one kind are gathered into one with a count', () => {
