@@ -43,6 +43,8 @@ function* injectionRefused({ mesh, workload, injection, at }: Pods): Found {
     knowing.some(plane => configs.get(plane)?.templates[name] === undefined),
   );
   if (missing === undefined) return;
+  const lacking = knowing.find(plane => configs.get(plane)?.templates[missing] === undefined) as ControlPlane;
+  const there = Object.keys(configs.get(lacking)?.templates ?? {});
   const everywhere = injection.controlPlanes.every(
     plane => configs.has(plane) && configs.get(plane)?.templates[missing] === undefined,
   );
@@ -50,7 +52,10 @@ function* injectionRefused({ mesh, workload, injection, at }: Pods): Found {
     finding: 'injection-refused',
     key: `${TEMPLATES_ANNOTATION}=${missing}`,
     effect: `no injection template is called "${missing}": the object is stored and its pods never come`,
-    fix: `${TEMPLATES_ANNOTATION}: ${Object.keys(configs.get(knowing[0] as ControlPlane)?.templates ?? {}).join(' | ')}`,
+    fix:
+      there.length > 0
+        ? `${TEMPLATES_ANNOTATION}: ${there.join(' | ')}`
+        : `define templates in ConfigMap ${lacking.namespace}/${injectorConfigMapName(lacking)}, which has none`,
     evidence: knowing.map(plane => ({
       kind: 'ConfigMap',
       namespace: plane.namespace,

@@ -244,6 +244,43 @@ async function verdictOn(object: Json, old?: Json) {
   return judge({ policies: [nativeSidecar as Policy], settings: DEFAULT_SETTINGS, mesh }, request, 'mutate');
 }
 
+test.each([
+  ['{ sidecar: "{}", gateway: "{}" }', 'inject.istio.io/templates: sidecar | gateway'],
+  ['{}', 'define templates in ConfigMap istio-system/istio-sidecar-injector, which has none'],
+])('the fix for an unknown template names those that are there: %s', async (templates, fix) => {
+  const name = 'istio-sidecar-injector';
+  const config = `{ policy: enabled, templates: ${templates} }`;
+  const object = {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name, namespace: 'istio-system' },
+    data: { config },
+  };
+  const configMap = projected(object);
+  const ref = { kind: configMap.kind, namespace: configMap.namespace, name };
+  const metadata = { annotations: { 'inject.istio.io/templates': 'mine' } };
+  const request = requestFor(
+    {
+      apiVersion: 'apps/v1',
+      kind: 'Deployment',
+      metadata: { name: 'web', namespace: 'shop' },
+      spec: { template: { metadata, spec: { containers: [{ name: 'app', image: 'example.test/app:1' }] } } },
+    },
+    {},
+  );
+  if (request === undefined) throw new Error('no request');
+  const verdict = await judge(
+    {
+      policies: [nativeSidecar as Policy],
+      settings: DEFAULT_SETTINGS,
+      mesh: overlay(mesh, [{ ref, after: configMap }]),
+    },
+    request,
+    'validate',
+  );
+  expect(verdict.findings.map(finding => [finding.finding, finding.fix])).toEqual([['injection-refused', fix]]);
+});
+
 test("the injector's own work is never an override, whatever its image", async () => {
   expect(await verdictOn(injected())).toMatchObject({ verdict: 'allow', findings: [] });
 });
