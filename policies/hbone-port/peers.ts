@@ -4,10 +4,11 @@ import { contains, overlap, parseBlock } from '../../src/kube/addresses.ts';
 import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { NO_STRINGS, selects } from '../../src/kube/labels.ts';
 import { type Enforcer, type Enrolment, enforcerOf, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
+import { NAME_LABEL } from '../../src/mesh/kinds/cluster.ts';
 import type { IpBlock, NetworkPolicyPeer } from '../../src/mesh/kinds/network.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { NAME_LABEL, selectsAll } from '../../src/mesh/networkpolicy.ts';
+import { selectsAll } from '../../src/mesh/networkpolicy.ts';
 
 /** Who enforces at pods as far as it can be said: 'nobody' also where nobody knows, then not certain. */
 export function enforcerAt({ by, likely }: Enrolment): { readonly by: Enforcer; readonly certain: boolean } {

@@ -2,10 +2,12 @@
 import type { ObjectRef } from '../../src/kube/kind.ts';
 import {
   backendImplementation,
+  isOfUntoldClass,
   otherClasses,
   type Readers,
   readersOf,
   routeImplementation,
+  routesTo,
 } from '../../src/mesh/implementations.ts';
 import { ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
@@ -51,7 +53,9 @@ export function standingOf(mesh: Mesh, subject: Meta): Standing | undefined {
     : backendImplementation(mesh, subject);
   if (implementation === 'other') return undefined;
   const others = mesh.fact(otherClasses);
-  const doubtful = implementation === 'unknown' && others.length > 0;
+  const routes = ROUTES.has(subject.kind) ? [subject as Route] : [...routesTo(mesh, subject)];
+  const untold = implementation === 'unknown' && routes.some(route => isOfUntoldClass(mesh, route));
+  const doubtful = implementation === 'unknown' && (others.length > 0 || untold);
   const deployments = readers.planes.flatMap(({ deployment }) => (deployment === undefined ? [] : [deployment]));
   return {
     certain: readers.certain && !doubtful && releases.length === readers.releases.length,

@@ -5,11 +5,13 @@ import {
   classOf,
   controllerOf,
   type Implementation,
+  isOfUntoldClass,
   otherClasses,
   routeImplementation,
+  routesTo,
 } from '../../src/mesh/implementations.ts';
 import { GATEWAY, GATEWAY_CLASS, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
-import { ALPHA_INFERENCE_POOL, INFERENCE_POOL } from '../../src/mesh/kinds/inference.ts';
+import { ALPHA_INFERENCE_POOL, INFERENCE_POOL, type PoolReferrer } from '../../src/mesh/kinds/inference.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { isOf } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
@@ -64,11 +66,25 @@ function implementationOf(mesh: Mesh, subject: Meta): Implementation {
   return entryOf(subject.kind)?.product === 'istio' ? 'istio' : 'unknown';
 }
 
-/** Whether Istio is meant to read a subject. Where no other implementation is known of, it is. */
+/** What routes lead to for a subject: pools, or the targets of a policy. */
+function backendsOf(mesh: Mesh, subject: Meta): readonly ObjectRef[] {
+  if (subject.kind === INFERENCE_POOL || subject.kind === ALPHA_INFERENCE_POOL) return [subject];
+  if (isOf(subject, POLICY)) return subject.targets;
+  if (isOf(subject, GRANT)) return grantedPools(mesh, subject);
+  const { pool } = subject as Partial<PoolReferrer>;
+  return pool === undefined ? [] : [{ ...pool, namespace: subject.namespace }];
+}
+
+/** Whether Istio is meant to read a subject. Where no other implementation is known of, it is, but for a class that nothing tells of. */
 export function ownershipOf(mesh: Mesh, subject: Meta): Ownership {
   const implementation = implementationOf(mesh, subject);
   if (implementation !== 'unknown') return implementation;
-  return mesh.fact(otherClasses).length === 0 ? 'istio' : 'doubtful';
+  if (mesh.fact(otherClasses).length > 0) return 'doubtful';
+  if (isOf(subject, GATEWAY)) return 'doubtful';
+  const routes = ROUTES.has(subject.kind)
+    ? [subject as Route]
+    : backendsOf(mesh, subject).flatMap(backend => [...routesTo(mesh, backend)]);
+  return routes.some(route => isOfUntoldClass(mesh, route)) ? 'doubtful' : 'istio';
 }
 
 /** True where some route, of whoever, has the object as a backend or a mirror. */

@@ -80,6 +80,14 @@ export function routeImplementation(mesh: Mesh, route: Route): Implementation {
   );
 }
 
+/** True for a route of a Gateway whose class is none of Istio's own and is not there to say whose it is. */
+export function isOfUntoldClass(mesh: Mesh, route: Route): boolean {
+  return route.parents.some(({ kind, namespace, name }) => {
+    const gateway = kind === GATEWAY ? mesh.get(GATEWAY, namespace, name) : undefined;
+    return gateway !== undefined && classOf(mesh, gateway.className) === 'unknown';
+  });
+}
+
 const ROUTES: ReadonlySet<string> = new Set(ROUTE_KINDS);
 
 /** The routes that have something as a backend, a mirror or a parent. */

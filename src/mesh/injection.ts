@@ -226,13 +226,6 @@ export const injectionSettings: Fact<unknown> = {
   },
 };
 
-/** The labels of a namespace as admission sees them: the API server adds its name. */
-function namespaceLabels(mesh: Mesh, namespace: string): StringMap | undefined {
-  const labels = mesh.get('Namespace', '', namespace)?.labels;
-  if (labels === undefined || labels['kubernetes.io/metadata.name'] !== undefined) return labels;
-  return { ...labels, 'kubernetes.io/metadata.name': namespace };
-}
-
 /** What the injector decides of a pod that it is asked about; undefined where releases differ. */
 function wanted(config: InjectorConfig | undefined, labels: StringMap, annotations: StringMap): boolean | undefined {
   const value = labels[INJECT] ?? annotations[INJECT] ?? '';
@@ -347,7 +340,7 @@ function standing(mesh: Mesh, workload: Workload, state: InjectionState, why: st
 /** What the injectors that are asked about the pods of a workload make of them; undefined where none is asked. */
 function asked(mesh: Mesh, workload: Workload): Injection | undefined {
   const { labels, annotations } = workload.template;
-  const inNamespace = namespaceLabels(mesh, workload.namespace);
+  const inNamespace = mesh.get('Namespace', '', workload.namespace)?.labels;
   const seeing = mesh
     .fact(injectors)
     .filter(

@@ -1,7 +1,9 @@
 // What NetworkPolicies let through (networking.k8s.io/v1): the union of all that select a pod, in each direction. A pod that none
 // selects is open. Nothing is known of what a CNI does beyond that.
+
 import { contains, parseAddress, parseBlock } from '../kube/addresses.ts';
 import { type LabelSelector, type StringMap, selects } from '../kube/labels.ts';
+import { NAME_LABEL } from './kinds/cluster.ts';
 import type { NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicyRule } from './kinds/network.ts';
 import { NETWORK_POLICY } from './kinds/network.ts';
 import type { ContainerPort } from './kinds/workloads.ts';
@@ -126,9 +128,6 @@ export function selectsAll({ matchLabels, matchExpressions }: LabelSelector): bo
   for (const _ in matchLabels) return false;
   return matchExpressions.length === 0;
 }
-
-/** The label that the API server gives every Namespace. */
-export const NAME_LABEL = 'kubernetes.io/metadata.name';
 
 /** What a namespace's name alone tells of a selector, where its labels are not known. */
 function named({ matchLabels, matchExpressions }: LabelSelector, namespace: string): Answer {

@@ -155,9 +155,7 @@ export function allowsNamespace(
   // a selector that is missing selects nothing
   if (listener?.selector === undefined) return { allowed: false, why };
   if (labels === undefined) return { allowed: 'unknown', why: `the labels of namespace ${namespace} are not known` };
-  // the API server gives every namespace its name as a label; files leave it out
-  const complete = { 'kubernetes.io/metadata.name': namespace, ...labels };
-  return { allowed: selects(listener.selector, complete), why };
+  return { allowed: selects(listener.selector, labels), why };
 }
 
 /** What MeshConfig `serviceEntryVisibility` (1.31) gives the ServiceEntries of a namespace, for one control plane. */

@@ -1,4 +1,4 @@
-import { at, bounded, record, records, text, texts } from '../../kube/json.ts';
+import { at, bounded, emptyRecord, record, records, text, texts } from '../../kube/json.ts';
 import { type GroupKind, groupKind } from '../../kube/kind.ts';
 import { type LabelSelector, labelSelector, type StringMap, stringMap } from '../../kube/labels.ts';
 import { type Meta, metaOf } from './meta.ts';
@@ -9,9 +9,14 @@ export const WEBHOOKS = 'MutatingWebhookConfiguration.admissionregistration.k8s.
 
 export type Namespace = Meta;
 
+/** The label by which the API server gives every Namespace its name, whatever was written (NamespaceDefaultLabelName; manifests leave it out). */
+export const NAME_LABEL = 'kubernetes.io/metadata.name';
+
 export function namespace(kind: GroupKind, ns: string, object: unknown): Namespace {
   const meta = metaOf(kind, ns, object);
-  return at(object, 'status', 'phase') === 'Terminating' ? { ...meta, terminating: true } : meta;
+  const labels =
+    meta.name === '' ? meta.labels : Object.assign(emptyRecord<string>(), meta.labels, { [NAME_LABEL]: meta.name });
+  return { ...meta, labels, terminating: meta.terminating || at(object, 'status', 'phase') === 'Terminating' };
 }
 
 export interface Node extends Meta {
