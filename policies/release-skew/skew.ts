@@ -62,7 +62,7 @@ function name({ release, revision }: ControlPlane): string {
 export function* onDataPlane(workload: Workload, { mesh, stage }: CheckContext<unknown>): Iterable<Report<SkewId>> {
   const part = partOf(mesh, workload);
   if (part === undefined || judgedByOwner(mesh, workload)) return;
-  // an application is not to be refused for a proxy that works: those stand in the audit, the check and the plan
+  // an application is not to be refused for a proxy that works: those stand in `check`
   if (part.sidecar && (stage === 'mutate' || stage === 'validate')) return;
   const { called, release, planes } = part;
   const action = part.sidecar ? ({ action: 'warn' } as const) : {};

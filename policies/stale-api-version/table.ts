@@ -1,4 +1,4 @@
-// What is known of API versions, and the questions to ask of it. Other parts (fix, plan) ask them too.
+// What is known of API versions, and the questions to ask of it. Other parts may ask them too.
 import { type GroupKind, splitGroupKind } from '../../src/kube/kind.ts';
 import { compareRelease, type Release } from '../../src/mesh/releases.ts';
 import { VERSIONS } from './versions.gen.ts';

@@ -27,7 +27,7 @@ export interface Circumstances {
   readonly workload: boolean;
   readonly component: boolean;
   readonly deletion: boolean;
-  /** True where recovery must stay possible: at admission, but not in `check` or `plan`. */
+  /** True where recovery must stay possible: at admission, but not in `check`. */
   readonly admission: boolean;
   /** Milliseconds since 1970. */
   readonly now: number;
