@@ -5,7 +5,7 @@ import { compareRelease, controlPlanes, kubelets, type Release } from '../../src
 
 /**
  * The oldest Kubernetes that istioctl installs on (istioctl/pkg/install/k8sversion/version.go at each release) and the newest that the
- * release was announced for (istio.io, announcements of 1.28 to 1.31).
+ * release was announced for (istio.io, announcements of 1.28 to 1.31; of 1.26 and 1.27 it is not known here, and nothing is said).
  */
 const RANGES: readonly { readonly istio: string; readonly oldest: string; readonly newest?: string }[] = [
   { istio: '1.26', oldest: '1.29' },
