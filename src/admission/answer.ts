@@ -150,7 +150,7 @@ function account(
   if (findings.length > 0) {
     const shown = findings.slice(0, LOGGED_AT_MOST).map(finding => ({
       finding: `${finding.policy}/${finding.finding}`,
-      action: finding.action,
+      action: finding.audited === true ? 'would-deny' : finding.action,
       subject: clipped(spoken(finding.subject)),
     }));
     line += `,"findings":${JSON.stringify(shown)},"found":${findings.length}`;

@@ -31,6 +31,8 @@ export interface Finding extends Omit<Report, 'evidence'> {
   readonly standing: 'new' | 'old';
   /** The exemption that made it `log`. */
   readonly exemption?: Exemption;
+  /** True for a denial that audit mode made a warning. */
+  readonly audited?: true;
 }
 
 export interface Question {
@@ -239,8 +241,11 @@ export function difference(question: Question): Answer | Promise<Answer> {
   return answerOf(run);
 }
 
+/** What would be refused comes before other warnings. */
+const heed = ({ audited }: Finding): number => (audited === true ? 1 : 0);
+
 function answerOf({ findings, skipped, unfinished, unchecked, expired }: Search): Answer {
-  if (findings.length > 1) findings.sort((a, b) => compareActions(b.action, a.action));
+  if (findings.length > 1) findings.sort((a, b) => compareActions(b.action, a.action) || heed(b) - heed(a));
   return {
     findings,
     skipped: skipped === undefined ? NOTHING : [...skipped],
@@ -327,7 +332,9 @@ function* perform(
       run.expired.add(exemption);
     }
     if (exempt) action = 'log';
-    if (action === 'deny' && (old || settings.mode === 'audit')) action = 'warn';
+    if (action === 'deny' && old) action = 'warn';
+    const audited = action === 'deny' && settings.mode === 'audit';
+    if (audited) action = 'warn';
     run.findings.push({
       ...report,
       evidence: report.evidence.map(ref => marked(ref, after)),
@@ -337,6 +344,7 @@ function* perform(
       action,
       standing: old ? 'old' : 'new',
       ...(exempt ? { exemption } : {}),
+      ...(audited ? { audited } : {}),
     });
     // enough to make the point, where the point is a refusal: what only warns must not hide one
     if (own || action !== 'deny') continue;

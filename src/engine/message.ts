@@ -72,18 +72,19 @@ function warningLine(group: readonly Finding[], settings: Settings): string {
   const subject = withCount(clipMiddle(oneLine(spoken(first.subject)), 72), subjects.size, 'more');
   const more = group.length > 1 && subjects.size === 1 ? ` (${group.length} times)` : '';
   const tail = ` [${first.policy}/${first.finding}]`;
+  const head = group.some(({ audited }) => audited === true) ? 'would be refused: ' : '';
   const evidence = evidenceOf(first, settings);
   const effect = oneLine(first.effect);
   const fix = oneLine(first.fix);
   const basis = evidence.length === 0 ? 'the object itself' : evidence.join(', ');
-  const room = WARNING_AT_MOST - [...subject, ...more, ...tail].length - ': . Seen: . Fix: .'.length;
+  const room = WARNING_AT_MOST - [...head, ...subject, ...more, ...tail].length - ': . Seen: . Fix: .'.length;
   // the evidence makes way first, then the effect where it is longer than six tenths of the room, then the fix
   const least = Math.min([...basis].length, 24);
   const said = clip(effect, Math.max(Math.floor(room * 0.6), room - least - [...fix].length));
   const fixed = clip(fix, Math.max(24, room - least - [...said].length));
   const seen = clip(basis, Math.max(8, room - [...said].length - [...fixed].length));
   return clip(
-    `${subject}${more}: ${stopped(said)} Seen: ${stopped(seen)} Fix: ${stopped(fixed)}${tail}`,
+    `${head}${subject}${more}: ${stopped(said)} Seen: ${stopped(seen)} Fix: ${stopped(fixed)}${tail}`,
     WARNING_AT_MOST,
   );
 }

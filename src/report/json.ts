@@ -20,6 +20,7 @@ function findingJson({ finding, position }: Located, settings: Settings) {
     certain: certain ?? true,
     ...(path === undefined ? {} : { path }),
     ...(position === undefined ? {} : { position }),
+    ...(finding.audited === true ? { audited: true } : {}),
     ...(finding.exemption === undefined ? {} : { exemption: finding.exemption }),
     page: pageOf(finding),
   };

@@ -25,7 +25,7 @@ function details(finding: Finding, settings: Settings): readonly string[] {
 
 function findingText({ finding, position }: Located, settings: Settings, paint: Paint): string {
   const where = position === undefined ? '' : `${paint('bold', place(position))}  `;
-  const head = `${where}${paint(STYLE[finding.action], finding.action)}  ${paint('dim', `${finding.policy}/${finding.finding}`)}`;
+  const head = `${where}${paint(STYLE[finding.action], finding.action)}  ${paint('dim', `${finding.policy}/${finding.finding}`)}${finding.audited === true ? ' (audit mode: else refused)' : ''}`;
   return [head, `    ${oneLine(`${spoken(finding.subject)}: ${finding.effect}`)}.`, ...details(finding, settings)].join(
     '\n',
   );

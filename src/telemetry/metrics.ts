@@ -10,7 +10,13 @@ export interface ReviewFigures {
   readonly verdict: string;
   readonly dryRun: boolean;
   readonly milliseconds: number;
-  readonly findings: readonly { readonly policy: string; readonly finding: string; readonly action: string }[];
+  readonly findings: readonly {
+    readonly policy: string;
+    readonly finding: string;
+    readonly action: string;
+    /** True for a denial that audit mode made a warning: its action counts as `would-deny`. */
+    readonly audited?: true;
+  }[];
   readonly timedOut: boolean;
   /** True where a denial could not be confirmed and became a warning. */
   readonly unconfirmed: boolean;
@@ -199,7 +205,8 @@ export function createMetrics(): Metrics {
       durations[stage].observe(review.milliseconds / 1000);
       if (review.timedOut) timedOut(stage, () => ({ stage }));
       if (review.unconfirmed) unconfirmed(stage, () => ({ stage }));
-      for (const { policy, finding, action } of review.findings) {
+      for (const { policy, finding, action: taken, audited } of review.findings) {
+        const action = audited === true ? 'would-deny' : taken;
         findings(`${policy} ${finding} ${action}`, () => ({ policy, finding, action }));
       }
     },

@@ -17,7 +17,7 @@ test.each(denials.map(one => ({ id: `${one.policy.id}/${one.name}`, one })))('$i
   const said = await trial.tried(one);
   // what was denied early, to explain what the API server would refuse without a reason, it refuses itself now
   expect(['warn', 'refused by the API server'], said.text).toContain(said.verdict);
-  expect(said.text).toMatch(new RegExp(`^Warning: .*\\[${one.policy.id}/[a-z0-9.-]+\\]$`, 'm'));
+  expect(said.text).toMatch(new RegExp(`^Warning: would be refused: .*\\[${one.policy.id}/[a-z0-9.-]+\\]$`, 'm'));
 });
 
 test('nothing was refused', async () => {

@@ -181,6 +181,8 @@ test('settings: mode, ceilings, exact actions, namespaces, exemptions', async ()
   const at = async (settings: Partial<Settings>) =>
     ask([namespace({ team: 't' })], { after: service('a') }, { settings: { ...DEFAULT_SETTINGS, ...settings } });
   expect(told(await at({ mode: 'audit' }))).toEqual(['a unowned warn new']);
+  expect((await at({ mode: 'audit' })).findings.map(({ audited }) => audited)).toEqual([true]);
+  expect((await at({ mode: 'enforce' })).findings.map(({ audited }) => audited)).toEqual([undefined]);
   expect(told(await at({ policies: { 'owned-services': { action: 'warn' } } }))).toEqual(['a unowned warn new']);
   expect(told(await at({ policies: { 'owned-services': { action: 'off' } } }))).toEqual([]);
   expect(told(await at({ policies: { 'owned-services': { action: 'off', findings: { unowned: 'log' } } } }))).toEqual([

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { reviewOf, serve } from './serving.ts';
+import { guardOf, reviewIn, reviewOf, serve } from './serving.ts';
 
 const lines = (text: string, name: string) => text.split('\n').filter(line => line.startsWith(`${name}{`));
 
@@ -22,6 +22,19 @@ test('reviews are counted by stage, operation, kind, verdict and dry run', async
   expect(lines((await guard.health('/metrics')).text, 'waywarden_reviews_total')).toEqual(
     lines(text, 'waywarden_reviews_total'),
   );
+});
+
+test('audit mode tells what would be refused from what is only warned about', async () => {
+  await using guard = await serve({ guard: () => guardOf({ mode: 'audit' }) });
+  const { response } = reviewIn(await guard.post('/validate', reviewOf({ ask: 'deny' })));
+  expect(response.allowed).toBe(true);
+  expect(response.warnings?.[0]).toMatch(/^would be refused: Service /);
+  const warned = reviewIn(await guard.post('/validate', reviewOf({ ask: 'warn' }))).response.warnings?.[0];
+  expect(warned).toMatch(/^Service /);
+  const actions = lines((await guard.health('/metrics')).text, 'waywarden_findings_total').map(
+    line => /action="([a-z-]+)"/.exec(line)?.[1],
+  );
+  expect(actions.sort()).toEqual(['warn', 'would-deny']);
 });
 
 test('a dry run leaves no count of findings, no duration and no timeout', async () => {
