@@ -3,7 +3,7 @@ import { Agent } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from 'node:tls';
 import { expect, test } from 'vitest';
-import { reviewIn, reviewOf, send, serve } from './serving.ts';
+import { guardOf, reviewIn, reviewOf, send, serve } from './serving.ts';
 
 test('readyz fails first, while reviews are still answered and their connections closed', async () => {
   const guard = await serve({ linger: 400 });
@@ -29,9 +29,18 @@ test('readyz fails first, while reviews are still answered and their connections
 });
 
 test('reviews that are under way are finished', async () => {
-  const guard = await serve({ linger: 0 });
+  const guarding = guardOf();
+  let begun = 0;
+  const guard = await serve({
+    linger: 0,
+    guard: () => {
+      begun += 1;
+      return guarding;
+    },
+  });
   const answers = [1, 2, 3].map(() => guard.post('/validate?timeout=5s', reviewOf({ ask: 'pause' })));
-  await sleep(100);
+  // on a busy machine a handshake alone may take longer than any moment that one would wait
+  while (begun < answers.length) await sleep(5);
   await guard.close();
   for (const answer of await Promise.all(answers)) {
     expect(reviewIn(answer).response.warnings?.[0]).toContain('asks for patience');

@@ -35,7 +35,7 @@ export const ASKED = definePolicy({
     if (ask === 'throw') throw new Error('thrown as asked');
     if (ask === 'wait') for (;;) yield PAUSE;
     if (ask === 'pause') {
-      const end = performance.now() + 300;
+      const end = performance.now() + 600;
       while (performance.now() < end) yield PAUSE;
       yield { ...common, finding: 'doubtful', effect: 'the label asks for patience' };
     }
