@@ -52,6 +52,9 @@ Examples:
   waywarden check --values istiod=istiod.yaml --values ztunnel=ztunnel.yaml --istio 1.31
   waywarden check deploy/ --state cluster.yaml --output json | jq '.findings[].message'
 
+With --state, what the manifests make worse is told, and not what the state holds already. To see everything, check the dump
+itself, without --state of it: waywarden check cluster.yaml
+
 A Gateway of the manifests counts as it will be once it runs: what Git holds has no status. What the state knows of an object's
 status stays as it is.
 
