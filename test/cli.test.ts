@@ -235,6 +235,43 @@ describe('review', () => {
     });
   });
 
+  test('what the state holds of the object is what it was before', async () => {
+    const file = written('misspelt.yaml', MISSPELT);
+    const review = async (operation: string, path: string, state: string) =>
+      JSON.parse(
+        (await waywarden(['review', path, '--operation', operation, '--state', state, '--output', 'json'])).out,
+      );
+    // nothing changes
+    expect(await review('UPDATE', file, file)).toMatchObject({ verdict: 'allow', findings: [] });
+    // an object of that name elsewhere is another one
+    const other = written('other.yaml', MISSPELT.replace('warehouse', 'warehouse-2'));
+    expect(await review('UPDATE', file, other)).toMatchObject({ verdict: 'warn', findings: [{ standing: 'new' }] });
+    // created is created, whatever is there
+    expect(await review('CREATE', file, file)).toMatchObject({ verdict: 'warn' });
+    expect((await waywarden(['review', '-', '--state', '-'], MISSPELT)).err).toBe(
+      'waywarden: standard input (-) can be read once only\n',
+    );
+  });
+
+  test('what is deleted is what the state holds, with its status', async () => {
+    const mesh = readFileSync(join(ROOT, 'examples/mesh.yaml'), 'utf8');
+    const waypoint = mesh.split(/^---\n/m).find(part => /kind: Gateway\n/.test(part)) ?? '';
+    const bare = written('waypoint.yaml', waypoint.replace(/^status:(?:.*\n(?: .*\n)*)/m, ''));
+    const policy = `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: { name: read-only, namespace: shop }
+spec:
+  targetRefs: [{ group: "", kind: Service, name: storefront }]
+  rules: [{ to: [{ operation: { methods: [GET] } }] }]
+`;
+    const state = written('guarded.yaml', `${mesh}---\n${policy}`);
+    const words = ['review', bare, '--operation', 'DELETE', '--state', state, '--output', 'json'];
+    const { findings } = JSON.parse((await waywarden(words)).out) as { findings: readonly { finding: string }[] };
+    expect(findings).toContainEqual(
+      expect.objectContaining({ finding: 'target-without-waypoint', action: 'warn', standing: 'new' }),
+    );
+  });
+
   test.each([
     ['nothing', '', /<stdin>|-:1:1: there is nothing in it/],
     ['no object', 'a: 1\n', /what is in it is no Kubernetes object/],

@@ -4,7 +4,15 @@ import { review } from '../admission/judge.ts';
 import { type AdmissionRequest, requestFor, reviewSchema, subjectOf } from '../admission/request.ts';
 import { record } from '../kube/json.ts';
 import { refKey } from '../kube/kind.ts';
-import { InputError, type Manifest, type Position, place, readManifests, readMesh } from '../mesh/sources/files.ts';
+import {
+  InputError,
+  type Manifest,
+  type Position,
+  place,
+  readManifests,
+  readMesh,
+  STDIN,
+} from '../mesh/sources/files.ts';
 import { reviewJson } from '../report/json.ts';
 import type { ReviewReport } from '../report/report.ts';
 import { reviewText } from '../report/text.ts';
@@ -20,7 +28,8 @@ Usage: waywarden review FILE [--old FILE] [--operation CREATE|UPDATE|DELETE] [--
 FILE holds one object, or a whole AdmissionReview as the API server sends it; - is standard input.
 
   --old FILE          what the object was before: makes it an UPDATE
-  --operation OP      CREATE (the default), UPDATE or DELETE; an AdmissionReview has its own
+  --operation OP      CREATE (the default), UPDATE or DELETE; an AdmissionReview has its own. What was there before, and is
+                      deleted, is without --old the object as the state holds it
   --dry-run           as kubectl apply --dry-run=server: the verdict is the same
   --state PATH        what the cluster holds: a file, a directory or - ; may be given more than once
   --config FILE       waywarden.yaml
@@ -62,8 +71,16 @@ function only(file: string): Manifest {
 
 interface Asked {
   readonly operation?: 'CREATE' | 'UPDATE' | 'DELETE';
-  readonly old?: string;
+  /** What the object was before. */
+  readonly old?: Manifest;
   readonly dryRun: boolean;
+}
+
+/** The object in the file of `--old`. */
+function before(old: string, manifest: Manifest): Manifest {
+  const found = only(old);
+  if (refKey(found.ref) === refKey(manifest.ref)) return found;
+  throw new InputError(`${place(found.position())}: this is another object than the one under review`);
 }
 
 function requestOf(manifest: Manifest, { operation, old, dryRun }: Asked): AdmissionRequest {
@@ -76,14 +93,10 @@ function requestOf(manifest: Manifest, { operation, old, dryRun }: Asked): Admis
       `${place(manifest.position())}: no AdmissionReview of admission.k8s.io/v1: ${field === '' ? '' : `${field}: `}${issue?.message ?? ''}`,
     );
   }
-  const before = old === undefined ? undefined : only(old);
-  if (before !== undefined && refKey(before.ref) !== refKey(manifest.ref)) {
-    throw new InputError(`${place(before.position())}: this is another object than the one under review`);
-  }
   const request = requestFor(manifest.object, {
     dryRun,
     ...(operation === undefined ? {} : { operation }),
-    ...(before === undefined ? {} : { old: before.object }),
+    ...(old === undefined ? {} : { old: old.object }),
   });
   if (request === undefined) throw new InputError(`${place(manifest.position())}: this is no Kubernetes object`);
   return request;
@@ -105,18 +118,35 @@ export async function run(words: readonly string[]): Promise<number> {
     call.text('operation') === undefined
       ? undefined
       : call.choice('operation', ['CREATE', 'UPDATE', 'DELETE'] as const, 'CREATE');
-  const old = call.text('old');
+  const oldFile = call.text('old');
+  const state = call.texts('state');
+  if ([file, ...(oldFile === undefined ? [] : [oldFile]), ...state].filter(path => path === STDIN).length > 1)
+    throw new UsageError('standard input (-) can be read once only');
   const said = progress();
   const config = await configFrom(call.text('config'));
   const manifest = only(file);
+  const given = oldFile === undefined ? undefined : before(oldFile, manifest);
+  // as an API server does, which has the object: what is written to it or deleted from it is what is stored
+  let stored: Manifest | undefined;
+  const key = refKey(manifest.ref);
+  const mesh = readMesh(
+    state,
+    config.declared,
+    path => said(`reading ${path}`),
+    one => {
+      if (refKey(one.ref) === key && one.ref.name !== '') stored = one;
+    },
+  );
+  const old = given ?? (operation === 'UPDATE' || operation === 'DELETE' ? stored : undefined);
   const request = requestOf(manifest, {
     dryRun: call.flag('dry-run'),
     ...(operation === undefined ? {} : { operation }),
     ...(old === undefined ? {} : { old }),
   });
-  const mesh = readMesh(call.texts('state'), config.declared, state => said(`reading ${state}`));
   const verdict = await review({ policies, settings: config.settings, mesh }, request);
   const subject = subjectOf(request)?.ref;
+  // of an object that is deleted its stored copy is judged, and its lines are those of that copy
+  const shown = request.operation === 'DELETE' && old !== undefined ? old : manifest;
   const isReview = record(manifest.object['request']) !== undefined && manifest.object['kind'] === 'AdmissionReview';
   const root = isReview ? `/request/${request.operation === 'DELETE' ? 'oldObject' : 'object'}` : '';
   const report: ReviewReport = {
@@ -124,7 +154,7 @@ export async function run(words: readonly string[]): Promise<number> {
     verdict,
     findings: verdict.findings.map(finding => {
       const own = subject !== undefined && refKey(finding.subject) === refKey(subject);
-      const position: Position | undefined = own ? manifest.position(`${root}${finding.path ?? ''}`) : undefined;
+      const position: Position | undefined = own ? shown.position(`${root}${finding.path ?? ''}`) : undefined;
       return { finding, ...(position === undefined ? {} : { position }) };
     }),
   };

@@ -299,11 +299,15 @@ export function createFileMesh(declared: Declared, isState = true): Store {
   return createStore({ declared, complete: (kind, mesh) => knownFromFiles(kind, mesh, isState) });
 }
 
-/** The Mesh that files describe. Of two objects of one identity the later holds. Throws {@link InputError}. */
+/**
+ * The Mesh that files describe. Of two objects of one identity the later holds. `each` is told of every object as it is written: the Mesh
+ * keeps projections only. Throws {@link InputError}.
+ */
 export function readMesh(
   paths: readonly string[],
   declared: Declared,
   reading: (file: string) => void = () => {},
+  each: (manifest: Manifest) => void = () => {},
 ): Store {
   const mesh = createFileMesh(declared, paths.length > 0);
   const seen = new Set<string>();
@@ -311,7 +315,9 @@ export function readMesh(
     for (const file of filesOf(path, seen)) {
       reading(displayed(file));
       for (const manifest of manifestsIn(displayed(file), textIn(file))) {
-        if (manifest !== undefined) mesh.put(manifest.projection);
+        if (manifest === undefined) continue;
+        mesh.put(manifest.projection);
+        each(manifest);
       }
     }
   }
