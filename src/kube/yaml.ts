@@ -17,6 +17,9 @@ function asGo(tags: Tags): Tags {
 /** Mistakes that the library finds only when it makes values; what else it throws says that a text is too much for it. */
 const MISTAKE = /^(?:Unresolved alias|Merge sources)/;
 
+/** What the library reports as a mistake in a text that is only too deep for it. */
+const STACK = /^Maximum call stack/;
+
 function parse(source: string) {
   // errors are not made pretty: each of thousands would look for its line from the beginning of the text
   return parseDocument(source, {
@@ -107,7 +110,7 @@ export function readYaml(source: string): { readonly value: unknown } | { readon
     }
     const error = document.errors.find(({ message }) => !message.startsWith(COMMENT));
     // `parse` would hand out what it has understood up to a mistake
-    if (error !== undefined) return { error: error.message };
+    if (error !== undefined) return { error: STACK.test(error.message) ? undefined : error.message };
     if (depthOfKeys(document.contents) > 0) return { error: 'a key is a mapping or a list' };
     const unsaid = noJson(document.contents);
     if (unsaid !== undefined) return { error: unsaid };

@@ -165,7 +165,9 @@ function* parsed(file: string, source: string, locate: Locate): Generator<TextDo
   } catch (error) {
     if (!(error instanceof UnreadableText)) throw error;
     const hint = /\{\{[-\s]*[.$a-z/]/i.test(source) ? ' (a template? render it first: helm template)' : '';
-    throw new InputError(`${place(locate(error.offset))}: ${error.message}${hint}`);
+    // how deep the parser comes is how much stack there is; it says so as a mistake in the text
+    const why = error.message === 'Maximum call stack size exceeded' ? 'nested too deeply' : error.message;
+    throw new InputError(`${place(locate(error.offset))}: ${why}${hint}`);
   }
 }
 
