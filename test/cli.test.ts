@@ -279,7 +279,12 @@ spec:
     [
       'a review of another version',
       'apiVersion: admission.k8s.io/v1beta1\nkind: AdmissionReview\nrequest: null\n',
-      /:1:1: no AdmissionReview of admission\.k8s\.io\/v1/,
+      /:1:1: no AdmissionReview of admission\.k8s\.io\/v1: apiVersion is not what it must be\n/,
+    ],
+    [
+      'a review without a request',
+      'apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\n',
+      /:1:1: no AdmissionReview of admission\.k8s\.io\/v1: request is missing\n/,
     ],
   ])('%s cannot be reviewed: one line and exit status 2', async (_, input, expected) => {
     const { status, out, err } = await waywarden(['review', '-'], input);

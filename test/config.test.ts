@@ -142,6 +142,17 @@ describe('mistakes', () => {
       'namespaces:\n- policies: {}\n',
       ['waywarden.yaml:2:3: namespaces[0]: needs names, a selector or both, or it would hold everywhere'],
     ],
+    [
+      'a day that there is not',
+      'exemptions:\n- {policy: some-policy, owner: me, reason: x, expires: 2027-02-31}\n',
+      ['waywarden.yaml:2:47: exemptions[0].expires: must be a day such as 2027-03-31'],
+    ],
+    [
+      'a release that says nothing',
+      'controlPlanes:\n- version: latest\n',
+      ['waywarden.yaml:2:3: controlPlanes[0].version: must be a release such as 1.31'],
+    ],
+    ['an empty text', 'rootNamespace: ""\n', ['waywarden.yaml:1:1: rootNamespace must not be empty']],
     ['another type', 'redact: "yes"\n', ['waywarden.yaml:1:1: redact: expected boolean']],
     ['a list', '- a\n', ['waywarden.yaml:1:1: the configuration: expected object']],
     [

@@ -2,8 +2,9 @@
 import { policies } from '../../policies/index.ts';
 import { review } from '../admission/judge.ts';
 import { type AdmissionRequest, requestFor, reviewSchema, subjectOf } from '../admission/request.ts';
-import { record } from '../kube/json.ts';
+import { at, record } from '../kube/json.ts';
 import { refKey } from '../kube/kind.ts';
+import { pointer } from '../kube/patch.ts';
 import {
   InputError,
   type Manifest,
@@ -88,9 +89,10 @@ function requestOf(manifest: Manifest, { operation, old, dryRun }: Asked): Admis
     const parsed = reviewSchema.safeParse(manifest.object);
     if (parsed.success) return parsed.data.request;
     const [issue] = parsed.error.issues;
-    const field = issue?.path.join('.') ?? '';
+    const path = issue?.path.filter(part => typeof part !== 'symbol').map(String) ?? [];
+    const missing = at(manifest.object, ...path) === undefined;
     throw new InputError(
-      `${place(manifest.position())}: no AdmissionReview of admission.k8s.io/v1: ${field === '' ? '' : `${field}: `}${issue?.message ?? ''}`,
+      `${place(manifest.position(pointer(...path)))}: no AdmissionReview of admission.k8s.io/v1: ${path.join('.')} is ${missing ? 'missing' : 'not what it must be'}`,
     );
   }
   const request = requestFor(manifest.object, {

@@ -57,6 +57,7 @@ function mistakesOf(error: z.ZodError, policies: readonly Policy[]): readonly Mi
     }
     if (issue.code === 'invalid_type' && issue.input === undefined)
       return [{ path, message: `${named(path)} is missing` }];
+    if (issue.code === 'too_small') return [{ path, message: `${named(path)} must not be empty` }];
     const [message = ''] = issue.message.split(', received');
     return [{ path, message: `${named(path)}: ${message.replace(/^Invalid input: /, '')}` }];
   });

@@ -1,6 +1,7 @@
 // The shape of waywarden.yaml. Made from the policies that there are, so that an id which none of them has is a mistake.
 import * as z from 'zod';
 import type { Policy } from '../engine/policy.ts';
+import { parseRelease } from '../mesh/releases.ts';
 
 const action = z.enum(['deny', 'warn', 'log', 'off']).meta({ id: 'action' });
 const stringMap = z.record(z.string(), z.string());
@@ -46,9 +47,10 @@ function policySettings(policy: Policy) {
     .describe(policy.title);
 }
 
-/** A day as YYYY-MM-DD. */
+/** A day as YYYY-MM-DD, and one that there is: `Date.parse` takes February 31 for March 3. */
 function isDay(value: string): boolean {
-  return /^\d{4}-\d{2}-\d{2}$/.test(value) && !Number.isNaN(Date.parse(value));
+  const time = /^\d{4}-\d{2}-\d{2}$/.test(value) ? Date.parse(value) : Number.NaN;
+  return !Number.isNaN(time) && new Date(time).toISOString().startsWith(value);
 }
 
 /** The schema of waywarden.yaml, for these policies. */
@@ -125,7 +127,11 @@ export function configSchema(policies: readonly Policy[]) {
         .array(
           z.strictObject({
             revision: z.string().min(1).optional().describe('Default: default.'),
-            version: z.string().optional().describe('Release of Istio, such as 1.31.1. Unknown where none is given.'),
+            version: z
+              .string()
+              .refine(version => parseRelease(version) !== undefined, { error: 'must be a release such as 1.31' })
+              .optional()
+              .describe('Release of Istio, such as 1.31.1. Unknown where none is given.'),
             rootNamespace: z.string().min(1).optional().describe('Default: istio-system.'),
             tags: z.array(z.string()).optional().describe('Revision tags that point to it.'),
             env: stringMap.optional().describe('Environment of istiod.'),
