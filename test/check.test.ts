@@ -161,6 +161,19 @@ test("values of Istio's charts are judged as settings, with their lines", async 
   await expect(check([], [], config, undefined, [{ chart: 'istod', file }])).rejects.toThrow('did you mean "istiod"');
 });
 
+test.each([
+  ['', 'there are no values in it'],
+  ['- a\n', ':1:1: this is no mapping, and not the values of a chart'],
+  ['apiVersion: v1\nkind: Namespace\n', ':1:1: this is a Kubernetes object, and not the values of a chart'],
+])('%j are no values of a chart', async (content, expected) => {
+  const file = written('no-values.yaml', content);
+  await expect(check([], [], DEFAULT_CONFIG, undefined, [{ chart: 'istiod', file }])).rejects.toThrow(expected);
+});
+
+test('values of no file', async () => {
+  await expect(check([], [], DEFAULT_CONFIG, undefined, [{ chart: 'istiod', file: '' }])).rejects.toThrow('CHART=FILE');
+});
+
 test('releases beyond what is known are said once', async () => {
   const beyond = { ...DEFAULT_CONFIG, declared: { ...DEFAULT_CONFIG.declared, istio: '1.99' } };
   const { notices } = await check([written('policy.yaml', readOnly('payments', 'ledger'))], [], beyond);

@@ -166,6 +166,20 @@ describe('check', () => {
     expect(findings.filter(({ finding }) => finding === 'misspelled-key')).toMatchObject([{ standing: 'old' }]);
   });
 
+  test.each([
+    ['replicas: 2\n', 'no Kubernetes object (apiVersion, kind)'],
+    ['plain words\n', 'no Kubernetes object (apiVersion, kind)'],
+    ['', 'no document'],
+  ])('%j holds nothing to check, which is exit status 2', async (content, what) => {
+    const file = written('nothing.yaml', content);
+    expect(await waywarden(['check', file])).toEqual({
+      status: 2,
+      out: '',
+      err: `waywarden: there is nothing to check: ${what} in ${file}\n`,
+    });
+    expect((await waywarden(['check', file, written('clean.yaml', CLEAN)])).status).toBe(0);
+  });
+
   test('what cannot be read: one line with its place, and exit status 2', async () => {
     const file = written('broken.yaml', `${CLEAN}---\nkind: "Pod\n`);
     const { status, out, err } = await waywarden(['check', file]);

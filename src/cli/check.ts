@@ -61,7 +61,7 @@ status stays as it is.
 Without an istiod in the state or in the manifests nobody knows what else the cluster holds: nothing is refused then
 for want of it, and what could not be checked is said.
 
-Exit status: 0 clean, 1 findings, 2 where the input cannot be read or holds nothing at all.
+Exit status: 0 clean, 1 findings, 2 where the input cannot be read or no Kubernetes object is in it at all.
 `;
 
 const OPTIONS = {
@@ -81,9 +81,15 @@ export interface ChartValues {
 
 /** The values as a manifest like any other, whose positions are those of the values file. */
 function chartManifest({ chart, file }: ChartValues): Manifest {
+  if (file === '') throw new UsageError(`--values takes CHART=FILE, and there is no file behind "${chart}="`);
   const [first, second] = readValues(file);
+  if (first === undefined) throw new InputError(`${file}: there are no values in it`);
+  if (record(first.value) === undefined || identify(first.value) !== undefined) {
+    const found = record(first.value) === undefined ? 'no mapping' : 'a Kubernetes object';
+    throw new InputError(`${place(first.position())}: this is ${found}, and not the values of a chart`);
+  }
   if (second !== undefined) throw new InputError(`${place(second.position())}: a values file is one document`);
-  const object = record(valuesManifest(chart, first?.value ?? {}));
+  const object = record(valuesManifest(chart, first.value));
   const identity = identify(object);
   if (object === undefined || identity === undefined) {
     throw new UsageError(
@@ -97,11 +103,7 @@ function chartManifest({ chart, file }: ChartValues): Manifest {
     object,
     projection: project(ref.kind, ref.namespace, object),
     position: pointer =>
-      first?.position(pointer?.startsWith(VALUES_PATH) === true ? pointer.slice(VALUES_PATH.length) : '') ?? {
-        file,
-        line: 1,
-        column: 1,
-      },
+      first.position(pointer?.startsWith(VALUES_PATH) === true ? pointer.slice(VALUES_PATH.length) : ''),
   };
 }
 
@@ -258,8 +260,9 @@ export async function run(words: readonly string[]): Promise<number> {
   const config = await configFrom(call.text('config'));
   const declared = declaredWith(config.declared, call.text('istio'));
   const report = await check(paths, state, { ...config, declared }, progress(), values);
-  if (report.objects + report.skipped === 0) {
-    throw new InputError(`there is nothing to check: ${paths.join(', ')} holds no document at all`);
+  if (paths.length > 0 && report.objects === values.length) {
+    const skipped = report.skipped === 0 ? 'no document' : 'no Kubernetes object (apiVersion, kind)';
+    throw new InputError(`there is nothing to check: ${skipped} in ${paths.join(', ')}`);
   }
   await print(
     output === 'json'
