@@ -308,6 +308,29 @@ spec:
   });
 });
 
+describe('doctor', () => {
+  const CONFIG = `apiVersion: v1
+kind: Config
+clusters: [{ name: a, cluster: { server: "https://127.0.0.1:1" } }]
+users: []
+contexts: [{ name: a, context: { cluster: a, user: a } }]
+current-context: a
+`;
+  test.each([
+    ['no kubeconfig', undefined, [], /: no kubeconfig names a cluster with https: give --kubeconfig FILE/],
+    ['a file that is not there', '/nope', [], /: there is no kubeconfig \/nope\n/],
+    ['a tab', `${CONFIG}\tx: 1\n`, [], /: the kubeconfig \S+ is no valid YAML: \S/],
+    ['no such context', CONFIG, ['--context', 'b'], /: the kubeconfig \S+ has no context "b" with a cluster\n/],
+  ])('%s: one line and exit status 2', async (_, config, words, expected) => {
+    const path = config === undefined || config === '/nope' ? (config ?? '') : written('kubeconfig', config);
+    const env = { KUBECONFIG: path, HOME: folder, KUBERNETES_SERVICE_HOST: '' };
+    const { status, out, err } = await ran(start(['doctor', ...words], env));
+    expect({ status, out }).toEqual({ status: 2, out: '' });
+    expect(err).toMatch(/^waywarden: the cluster cannot be reached: [^\n]+\n$/);
+    expect(err).toMatch(expected);
+  });
+});
+
 describe('policies and explain', () => {
   test('the table has every policy, and each of them explains itself and its findings', async () => {
     const { out } = await waywarden(['policies', '--output', 'json']);

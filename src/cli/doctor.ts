@@ -125,6 +125,23 @@ function report(symptoms: readonly Symptom[]): string {
   return `${lines.join('\n')}\n\n${summary}\n`;
 }
 
+/** Why there is no cluster to ask, in one line and in no library's words. */
+function unreachable(error: unknown, { kubeconfig, context }: ReturnType<typeof installationOf>): string {
+  const [line = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
+  const file = kubeconfig ?? process.env['KUBECONFIG'];
+  const named = `the kubeconfig${file === undefined || file === '' ? '' : ` ${file}`}`;
+  const { code, name } = error as NodeJS.ErrnoException;
+  if (line.startsWith('HTTP protocol is not allowed'))
+    return 'no kubeconfig names a cluster with https: give --kubeconfig FILE, or set KUBECONFIG';
+  if (code === 'ENOENT') return `there is no kubeconfig${file === undefined ? '' : ` ${file}`}`;
+  if (code === 'EACCES' || code === 'EISDIR') return `${named} cannot be read`;
+  if (name === 'YAMLException' || name === 'YAMLParseError')
+    return `${named} is no valid YAML: ${line.replace(/:$/, '')}`;
+  if (context !== undefined && line.startsWith('no cluster is configured'))
+    return `${named} has no context "${context}" with a cluster`;
+  return line;
+}
+
 async function patientOf(installation: ReturnType<typeof installationOf>): Promise<Patient> {
   try {
     const client = await connect(installation);
@@ -132,7 +149,7 @@ async function patientOf(installation: ReturnType<typeof installationOf>): Promi
     if (status === 401) throw new Error('it does not accept this login');
     return { ...installation, client };
   } catch (error) {
-    throw new InputError(`the cluster cannot be reached: ${error instanceof Error ? error.message : String(error)}`);
+    throw new InputError(`the cluster cannot be reached: ${unreachable(error, installation)}`);
   }
 }
 
