@@ -267,6 +267,21 @@ describe('review', () => {
     );
   });
 
+  test('an object that names no namespace is in that of --namespace, else in default', async () => {
+    const file = written('cm.yaml', 'apiVersion: v1\nkind: Service\nmetadata: { name: a }\n');
+    expect((await waywarden(['review', file])).out).toContain('Service default/a ');
+    expect((await waywarden(['review', file, '--namespace', 'shop'])).out).toContain('Service shop/a ');
+    const policy = `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: { name: read-only }
+spec:
+  targetRefs: [{ group: "", kind: Service, name: ledger }]
+  rules: [{ to: [{ operation: { methods: [GET] } }] }]
+`;
+    const words = ['check', '-', '--state', join(ROOT, 'examples/mesh.yaml'), '--namespace', 'payments'];
+    expect((await waywarden(words, policy)).out).toContain('AuthorizationPolicy payments/read-only');
+  });
+
   test('what is deleted is what the state holds, with its status', async () => {
     const mesh = readFileSync(join(ROOT, 'examples/mesh.yaml'), 'utf8');
     const waypoint = mesh.split(/^---\n/m).find(part => /kind: Gateway\n/.test(part)) ?? '';

@@ -32,7 +32,7 @@ import { paintFor, print, progress } from './terminal.ts';
 
 const HELP = `waywarden check: judge a set of manifests together
 
-Usage: waywarden check PATH... [--state PATH]... [--istio RELEASE] [--config FILE]
+Usage: waywarden check PATH... [--state PATH]... [--istio RELEASE] [--namespace NS] [--config FILE]
                        [--values CHART=FILE]... [--output text|json] [--fail-on deny|warn|never]
 
 PATH is a file, a directory (with all .yaml, .yml and .json files below it) or - for standard input. The order of the
@@ -41,6 +41,7 @@ objects does not matter. What is no Kubernetes object, such as the values of a H
   --state PATH        what the cluster holds already, such as the output of kubectl get -o yaml
   --istio RELEASE     the release of Istio where neither state nor manifests hold an istiod: 1.29
   --values CHART=FILE values for one of Istio's charts (base, istiod, cni, ztunnel, gateway): judged as settings
+  --namespace NS      the namespace of manifests that name none (default)
   --config FILE       waywarden.yaml
   --output FORMAT     text (the default) or json
   --fail-on ACTION    what makes the exit status 1: deny, warn (the default: any finding) or never
@@ -67,6 +68,7 @@ Exit status: 0 clean, 1 findings, 2 where the input cannot be read or no Kuberne
 const OPTIONS = {
   state: { type: 'string', multiple: true },
   istio: { type: 'string' },
+  namespace: { type: 'string' },
   values: { type: 'string', multiple: true },
   config: { type: 'string' },
   output: { type: 'string' },
@@ -131,9 +133,10 @@ export async function check(
   { settings, declared }: Config,
   say: (what: string) => void = () => {},
   values: readonly ChartValues[] = [],
+  namespace?: string,
 ): Promise<CheckReport> {
   const reading = (file: string) => say(`reading ${file}`);
-  const read = readManifests(paths, reading);
+  const read = readManifests(paths, reading, namespace);
   const manifests = {
     ...read,
     objects: [...read.objects, ...values.map(chartManifest)],
@@ -259,7 +262,7 @@ export async function run(words: readonly string[]): Promise<number> {
   const failOn = call.choice('fail-on', ['deny', 'warn', 'never'], 'warn');
   const config = await configFrom(call.text('config'));
   const declared = declaredWith(config.declared, call.text('istio'));
-  const report = await check(paths, state, { ...config, declared }, progress(), values);
+  const report = await check(paths, state, { ...config, declared }, progress(), values, call.text('namespace'));
   if (paths.length > 0 && report.objects === values.length) {
     const skipped = report.skipped === 0 ? 'no document' : 'no Kubernetes object (apiVersion, kind)';
     throw new InputError(`there is nothing to check: ${skipped} in ${paths.join(', ')}`);

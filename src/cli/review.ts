@@ -24,7 +24,7 @@ import { paintFor, print, progress } from './terminal.ts';
 const HELP = `waywarden review: the webhook's verdict on one object, from files
 
 Usage: waywarden review FILE [--old FILE] [--operation CREATE|UPDATE|DELETE] [--dry-run]
-                        [--state PATH]... [--config FILE] [--output text|json]
+                        [--state PATH]... [--namespace NS] [--config FILE] [--output text|json]
 
 FILE holds one object, or a whole AdmissionReview as the API server sends it; - is standard input.
 
@@ -33,6 +33,7 @@ FILE holds one object, or a whole AdmissionReview as the API server sends it; - 
                       deleted, is without --old the object as the state holds it
   --dry-run           as kubectl apply --dry-run=server: the verdict is the same
   --state PATH        what the cluster holds: a file, a directory or - ; may be given more than once
+  --namespace NS      the namespace of an object that names none (default)
   --config FILE       waywarden.yaml
   --output FORMAT     text (the default) or json
 
@@ -51,12 +52,13 @@ const OPTIONS = {
   operation: { type: 'string' },
   'dry-run': { type: 'boolean' },
   state: { type: 'string', multiple: true },
+  namespace: { type: 'string' },
   config: { type: 'string' },
   output: { type: 'string' },
 } as const;
 
-function only(file: string): Manifest {
-  const { objects, skipped } = readManifests([file]);
+function only(file: string, namespace?: string): Manifest {
+  const { objects, skipped } = readManifests([file], undefined, namespace);
   const [first, second] = objects;
   if (first === undefined) {
     const found = skipped === 0 ? 'there is nothing in it' : 'what is in it is no Kubernetes object (apiVersion, kind)';
@@ -78,8 +80,8 @@ interface Asked {
 }
 
 /** The object in the file of `--old`. */
-function before(old: string, manifest: Manifest): Manifest {
-  const found = only(old);
+function before(old: string, manifest: Manifest, namespace?: string): Manifest {
+  const found = only(old, namespace);
   if (refKey(found.ref) === refKey(manifest.ref)) return found;
   throw new InputError(`${place(found.position())}: this is another object than the one under review`);
 }
@@ -101,7 +103,7 @@ function requestOf(manifest: Manifest, { operation, old, dryRun }: Asked): Admis
     ...(old === undefined ? {} : { old: old.object }),
   });
   if (request === undefined) throw new InputError(`${place(manifest.position())}: this is no Kubernetes object`);
-  return request;
+  return { ...request, namespace: manifest.ref.namespace };
 }
 
 /** Runs the command; resolves with the exit status. */
@@ -120,14 +122,15 @@ export async function run(words: readonly string[]): Promise<number> {
     call.text('operation') === undefined
       ? undefined
       : call.choice('operation', ['CREATE', 'UPDATE', 'DELETE'] as const, 'CREATE');
+  const namespace = call.text('namespace');
   const oldFile = call.text('old');
   const state = call.texts('state');
   if ([file, ...(oldFile === undefined ? [] : [oldFile]), ...state].filter(path => path === STDIN).length > 1)
     throw new UsageError('standard input (-) can be read once only');
   const said = progress();
   const config = await configFrom(call.text('config'));
-  const manifest = only(file);
-  const given = oldFile === undefined ? undefined : before(oldFile, manifest);
+  const manifest = only(file, namespace);
+  const given = oldFile === undefined ? undefined : before(oldFile, manifest, namespace);
   // as an API server does, which has the object: what is written to it or deleted from it is what is stored
   let stored: Manifest | undefined;
   const key = refKey(manifest.ref);

@@ -6,7 +6,7 @@ import { at, type JsonObject, record, text as textOf } from '../../kube/json.ts'
 import type { GroupKind, ObjectRef } from '../../kube/kind.ts';
 import { pointerParts } from '../../kube/patch.ts';
 import type { Meta } from '../kinds/meta.ts';
-import { identify, project } from '../kinds.ts';
+import { identify, isNamespaced, project } from '../kinds.ts';
 import type { Declared, Mesh } from '../mesh.ts';
 import { controlPlanes } from '../releases.ts';
 import { createStore, type Store } from '../store.ts';
@@ -226,7 +226,7 @@ function isForTools(value: JsonObject): boolean {
   return TOOLS.has(apiVersion.split('/')[0] ?? '') || (apiVersion === 'v1' && value['kind'] === 'Config');
 }
 
-function* manifestsIn(file: string, source: string): Generator<Manifest | undefined> {
+function* manifestsIn(file: string, source: string, otherwise = 'default'): Generator<Manifest | undefined> {
   const locate = locator(file, source);
   for (const document of parsed(file, source, locate)) {
     for (const found of unlisted(document.value, document, [])) {
@@ -238,7 +238,8 @@ function* manifestsIn(file: string, source: string): Generator<Manifest | undefi
       const position = (pointer = '') => locate(document.offset([...found.path, ...pointerParts(pointer)]));
       let projection: Meta;
       try {
-        projection = project(identity.kind, identity.namespace, found.value);
+        const unnamed = isNamespaced(identity.kind, found.value) && !textOf(at(found.value, 'metadata', 'namespace'));
+        projection = project(identity.kind, unnamed ? otherwise : identity.namespace, found.value);
       } catch (error) {
         if (error instanceof RangeError) throw new InputError(`${place(position())}: nested too deeply`);
         throw error;
@@ -258,9 +259,13 @@ export function manifestsOf(file: string, source: string): Manifests {
 
 /**
  * The Kubernetes objects in files, directories (with all that is below them) and standard input (`-`). Throws
- * {@link InputError} at the first that cannot be read. `reading` is told of each file before it is read.
+ * {@link InputError} at the first that cannot be read. `namespace` is that of objects that name none. `reading` is told of each file before it is read.
  */
-export function readManifests(paths: readonly string[], reading: (file: string) => void = () => {}): Manifests {
+export function readManifests(
+  paths: readonly string[],
+  reading: (file: string) => void = () => {},
+  namespace?: string,
+): Manifests {
   const objects: Manifest[] = [];
   let files = 0;
   let skipped = 0;
@@ -269,7 +274,7 @@ export function readManifests(paths: readonly string[], reading: (file: string) 
     for (const file of filesOf(path, seen)) {
       files += 1;
       reading(displayed(file));
-      for (const manifest of manifestsIn(displayed(file), textIn(file))) {
+      for (const manifest of manifestsIn(displayed(file), textIn(file), namespace)) {
         if (manifest === undefined) skipped += 1;
         else objects.push(manifest);
       }
