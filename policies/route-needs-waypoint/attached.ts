@@ -33,6 +33,7 @@ function* untargeted(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id> |
   if (root && !selective) return;
   let withoutProxy: Workload | undefined;
   let withProxy = false;
+  let waypoint: Workload | undefined;
   let behindWaypoint = false;
   let count = 0;
   for (const workload of mesh.workloads(labels ?? {}, root ? undefined : subject.namespace)) {
@@ -46,10 +47,16 @@ function* untargeted(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id> |
         for (const service of servicesOf(mesh, workload))
           behindWaypoint ||= waypointOf(mesh, service, 'service').state === 'bound';
       withoutProxy ??= workload;
-    } else if (by === 'sidecar' || by === 'gateway' || (by === 'waypoint' && !selective)) withProxy = true;
+    } else if (by === 'sidecar' || by === 'gateway') withProxy = true;
+    // a waypoint applies of all that has no target a Telemetry of its namespace alone (I§2; tried with istiod 1.31)
+    else if (by === 'waypoint') waypoint ??= workload;
     else if (by === 'unknown') return;
   }
-  if (withoutProxy === undefined) return;
+  if (withoutProxy === undefined) {
+    const refused = subject.kind !== TELEMETRY && subject.kind !== SIDECAR;
+    if (selective && refused && waypoint !== undefined && !withProxy) yield onWaypoint(subject, waypoint);
+    return;
+  }
   // of a token that nobody checks every workload matters; of the others those that have a proxy may be who it is for
   if (withProxy && subject.kind !== REQUEST_AUTHENTICATION) return;
   const namespace = { kind: 'Namespace', namespace: '', name: withoutProxy.namespace };
@@ -87,6 +94,21 @@ function* untargeted(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id> |
         fix: `deploy a waypoint and use targetRefs with the Service`,
         evidence: [namespace],
       };
+}
+
+/** What selects the pods of a waypoint, which asks for targetRefs. */
+function onWaypoint(subject: AttachedConfig, waypoint: Workload): Report<Id> {
+  const { kind } = splitGroupKind(subject.kind);
+  return {
+    finding: 'selector-ignored',
+    key: `waypoint ${waypoint.namespace}`,
+    effect: `a waypoint applies no ${kind} that comes by selector: ${
+      subject.kind === REQUEST_AUTHENTICATION ? 'tokens are not validated there' : 'it has no effect there'
+    }`,
+    fix: 'replace the selector by targetRefs: the waypoint Gateway, or the Services behind it',
+    evidence: [ref(waypoint)],
+    path: pointer('spec', subject.kind === ENVOY_FILTER ? 'workloadSelector' : 'selector'),
+  };
 }
 
 function* targeted(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id>> {
