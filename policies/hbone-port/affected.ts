@@ -35,8 +35,8 @@ interface Mentions {
 }
 
 /**
- * The rules of a policy for which it matters who a peer is: those that leave 15008 out, and those to which pods are let out on any
- * port, since a waypoint may stand before them. Names of ports count as something else.
+ * The rules of a policy for which it matters who a peer is: those that let in and leave 15008 out, and all that let out, since a
+ * waypoint may stand before the peer. Names of ports count as something else.
  */
 function* asking(policy: NetworkPolicy): Iterable<NetworkPolicyRule> {
   const numbers = (rule: NetworkPolicyRule) => rule.ports.filter(({ port }) => typeof port !== 'string');
@@ -44,9 +44,7 @@ function* asking(policy: NetworkPolicy): Iterable<NetworkPolicyRule> {
   for (const rule of policy.ingress ?? []) {
     if (rule.ports.length > 0 && (numbers(rule).length === 0 || !opens(rule))) yield rule;
   }
-  for (const rule of policy.egress ?? []) {
-    if (rule.ports.length === 0 || numbers(rule).length === 0 || !opens(rule)) yield rule;
-  }
+  yield* policy.egress ?? [];
 }
 
 /** The policies for which pods of other namespaces matter. Those that mean every pod of the cluster ask nothing of any. */

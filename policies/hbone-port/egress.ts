@@ -2,13 +2,18 @@
 import { PAUSE } from '../../src/engine/policy.ts';
 import { ref, refKey } from '../../src/kube/kind.ts';
 import { enforcerOf } from '../../src/mesh/enrolment.ts';
+import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule } from '../../src/mesh/kinds/network.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
+import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { admits, podEnd, policiesIn, selectsAll } from '../../src/mesh/networkpolicy.ts';
+import { admits, podEnd, policiesIn, ruleHasPort, selectsAll } from '../../src/mesh/networkpolicy.ts';
 import type { Found } from './ingress.ts';
 import { enforcerAt, isEveryPod, keyOf, membershipOf, podsOf } from './peers.ts';
 import { applicationRules, HBONE, hboneGrants, type Selected, serves, waypointBefore, waypointEnd } from './pods.ts';
+
+const HBONE_OUT =
+  'add TCP 15008 to the ports of that rule; where a waypoint stands before those pods, let TCP 15008 out to its pods too';
 
 /** A destination that a policy lets its pods call, and that HBONE does not get to. */
 function* cutOff(
@@ -42,7 +47,7 @@ function* cutOff(
       finding: 'egress-blocked',
       key,
       effect: `it lets its pods call ${target.name} on ports that the mesh does not use: HBONE (TCP 15008) to it stays closed`,
-      fix: 'add TCP 15008 to the ports of that rule',
+      fix: HBONE_OUT,
       evidence: [pod.at, ref(target)],
       certain,
       path: '/spec/egress',
@@ -81,7 +86,7 @@ function* toPeer(
     key,
     effect:
       'HBONE (TCP 15008) stays closed to the pods that it lets its own call: in ambient mode they are unreachable',
-    fix: 'add TCP 15008 to the ports of that rule',
+    fix: HBONE_OUT,
     evidence: [pod.at, ...(at === undefined ? [] : [at])],
     certain: false,
     path: '/spec/egress',
@@ -102,6 +107,18 @@ function* toEverybody(policy: NetworkPolicy, pod: Selected, mesh: Mesh, rule: Ne
     }
     if (found) return;
   }
+}
+
+/** Whether there is a waypoint, ready, that the policies do not let a pod out to: most of the time none, and no peer needs a look. */
+function missesWaypoint(mesh: Mesh, pod: Selected): boolean {
+  const policies = policiesIn(mesh, pod.end.namespace);
+  for (const gateway of mesh.list(GATEWAY)) {
+    const as = managedAs(mesh, gateway.className);
+    if (gateway.addresses === 0 || as === 'ingress' || as === 'east-west') continue;
+    const other = waypointEnd(mesh, gateway);
+    if (admits(policies, { direction: 'egress', pod: pod.end, other, ...HBONE }) === 'no') return true;
+  }
+  return false;
 }
 
 /** What a policy does to the traffic that goes out from one workload that it selects. */
@@ -141,7 +158,10 @@ export function* egress(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found
       if (applicationRules([rule], 'egress', pod.end).length > 0) yield* toEverybody(policy, pod, mesh, rule);
       continue;
     }
-    if (rule.ports.length > 0 && applicationRules([rule], 'egress', pod.end).length === 0) continue;
+    if (rule.ports.length > 0 && applicationRules([rule], 'egress', pod.end).length === 0) {
+      // one that opens 15008 to the pods alone keeps from the waypoint before them
+      if (!ruleHasPort(rule, HBONE, undefined) || !missesWaypoint(mesh, pod)) continue;
+    }
     for (const peer of rule.peers) {
       if (peer.ipBlock === undefined) yield* toPeer(policy, pod, mesh, rule, peer, closed);
     }
