@@ -13,11 +13,12 @@ import {
   podEnd,
   policiesIn,
   ruleHasPort,
+  selecting,
   selectsAll,
 } from '../../src/mesh/networkpolicy.ts';
 import { rootNamespaces } from '../../src/mesh/releases.ts';
 import { enforcerAt, isEveryPod, keyOf, membershipOf, podsOf, reachOf, someAmbientNamespace } from './peers.ts';
-import { applicationRules, HBONE, hboneGrants, type Selected, waypointBefore, waypointEnd } from './pods.ts';
+import { applicationRules, HBONE, hboneGrants, type Selected, tcpRules, waypointBefore, waypointEnd } from './pods.ts';
 
 export type Finding =
   | 'ingress-blocked'
@@ -262,6 +263,20 @@ function* sidecar(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found {
   }
 }
 
+/** Whether a policy opens ports of a waypoint, and by that closes 15008: those of Istio's agents too, unless another isolates it on purpose. */
+function closesWaypoint(
+  policy: NetworkPolicy,
+  rules: readonly NetworkPolicyRule[],
+  { end }: Selected,
+  mesh: Mesh,
+): boolean {
+  if (applicationRules(rules, 'ingress', end).length > 0) return true;
+  return (
+    tcpRules(rules, 'ingress', end).length > 0 &&
+    selecting(policiesIn(mesh, policy.namespace), end, 'ingress').every(({ ingress }) => ingress?.length !== 0)
+  );
+}
+
 /** What a policy does to the traffic that comes in to one workload that it selects. */
 export function* ingress(policy: NetworkPolicy, pod: Selected, mesh: Mesh, options: Options): Found {
   if (policy.ingress === undefined) return;
@@ -280,7 +295,7 @@ export function* ingress(policy: NetworkPolicy, pod: Selected, mesh: Mesh, optio
     }
   }
   if (pod.by === 'waypoint') {
-    if (closed && applicationRules(policy.ingress, 'ingress', pod.end).length > 0) {
+    if (closed && closesWaypoint(policy, policy.ingress, pod, mesh)) {
       yield {
         finding: 'waypoint-blocked',
         key: 'ingress',

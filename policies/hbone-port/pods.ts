@@ -71,25 +71,33 @@ export function hboneGrants(mesh: Mesh, end: PodEnd, direction: Direction): read
   return grantsAt(policiesIn(mesh, end.namespace), end, direction, HBONE);
 }
 
-/** The rules that open ports of an application over TCP and not 15008. */
-export function applicationRules(
+/** The rules that open ports over TCP, and not 15008. */
+export function tcpRules(
   rules: readonly NetworkPolicyRule[],
   direction: Direction,
   pod: PodEnd,
+  counts: (port: number) => boolean = () => true,
 ): readonly NetworkPolicyRule[] {
   return rules.filter(rule => {
     if (rule.ports.length === 0 || ruleHasPort(rule, HBONE, direction === 'ingress' ? pod : undefined)) return false;
     return rule.ports.some(({ protocol, port, endPort }) => {
       if (protocol !== 'TCP' || port === undefined) return false;
-      if (typeof port === 'number') {
-        return endPort !== undefined || !(AGENTS.has(port) || (direction === 'egress' && port === DNS));
-      }
+      if (typeof port === 'number') return endPort !== undefined || counts(port);
       // a name that the pod does not have opens nothing
       return (
         direction === 'egress' || pod.ports.some(({ name, protocol: theirs }) => name === port && theirs === 'TCP')
       );
     });
   });
+}
+
+/** The rules that open ports of an application over TCP and not 15008. */
+export function applicationRules(
+  rules: readonly NetworkPolicyRule[],
+  direction: Direction,
+  pod: PodEnd,
+): readonly NetworkPolicyRule[] {
+  return tcpRules(rules, direction, pod, port => !(AGENTS.has(port) || (direction === 'egress' && port === DNS)));
 }
 
 /** The waypoint through which mesh clients reach a workload by its Services, or by its pods' addresses. */
