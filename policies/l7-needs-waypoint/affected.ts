@@ -233,9 +233,10 @@ export function* affected(change: Change, context: ChangeContext): Named {
     yield* policiesIn(after, namespaces);
   } else if (ref.kind === AUTHORIZATION_POLICY) {
     // what one ALLOW policy lets in is not closed by another, also across a waypoint, so that others may miss one that goes or
-    // lets less in; two CUSTOM ones may ask two providers. What else comes makes nothing worse for others
+    // lets less in; two CUSTOM ones may ask two providers, and one that goes may show another. What else comes makes nothing
+    // worse for others
     const [was, is] = [change.before, change.after] as readonly (AuthorizationPolicy | undefined)[];
-    if (was?.action !== 'ALLOW' && is?.action !== 'CUSTOM') return;
+    if (was?.action !== 'ALLOW' && was?.action !== 'CUSTOM' && is?.action !== 'CUSTOM') return;
     if (roots(context).includes(ref.namespace)) yield* policiesIn(after);
     // a policy alters nothing of who serves whom: what it means to others shows in the Mesh that is to be
     else yield* ofNamespace(ref.namespace, context, [after]);

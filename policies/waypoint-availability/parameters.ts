@@ -51,8 +51,10 @@ export interface Merged {
 }
 
 const KEYS = Object.keys(SHAPES);
-/** Mistakes that are told: half a megabyte has room for many thousand. */
+/** Mistakes that are told, of those that are certain and of those that are not: a ConfigMap has room for many thousand. */
 const AT_MOST = 20;
+/** Characters of a key: these are a few fields. What is longer is not known. */
+const LONGEST = 32 * 1024;
 
 const STOPS: Readonly<Record<string, Stopped>> = {
   service: 'service',
@@ -227,7 +229,7 @@ function read(configMap: ConfigMap): Parameters {
       faults.push({ path: key, what: 'is no key that istiod knows', fix, stops: 'everything', certain: true });
       continue;
     }
-    const text = readYaml(configMap.data[key] ?? '');
+    const text = readYaml(configMap.data[key] ?? '', LONGEST);
     if ('error' in text) {
       unread ||= text.error === undefined;
       if (text.error === undefined) continue;
@@ -245,9 +247,10 @@ function read(configMap: ConfigMap): Parameters {
       continue;
     }
     values[key] = object;
+    let [certain, doubtful] = [0, 0];
     for (const fault of faultsIn(object, known.shape, { key, path: key, kind: known.kind })) {
-      if (faults.length >= AT_MOST) break;
-      faults.push(fault);
+      // what is not certain must not hide what is
+      if (fault.certain ? (certain += 1) <= AT_MOST : (doubtful += 1) <= AT_MOST) faults.push(fault);
     }
   }
   const spec = (key: string) => record(values[key]?.['spec']);

@@ -22,6 +22,10 @@ export interface Body {
   readonly arrived: number;
 }
 
+/** Bytes of a chunk below which its Buffer is larger than what is in it, and how many of those may wait to be put together. */
+const SMALL = 512;
+const MANY = 4096;
+
 type Done = (error: Error | null, body?: Body) => void;
 
 interface Upload {
@@ -58,6 +62,7 @@ export function readBodies(app: FastifyInstance, { limit, patience }: BodyOption
     }
     let chunks: Buffer[] = [];
     let size = 0;
+    let small = 0;
     const upload: Upload = { arrived, fail };
     const gap = uploads.indexOf(undefined);
     const place = gap < 0 ? uploads.length : gap;
@@ -76,8 +81,16 @@ export function readBodies(app: FastifyInstance, { limit, patience }: BodyOption
     }
     function receive(chunk: Buffer): void {
       size += chunk.length;
-      if (size > limit) fail(refusal('WW_TOO_LARGE'));
-      else chunks.push(chunk);
+      if (size > limit) {
+        fail(refusal('WW_TOO_LARGE'));
+        return;
+      }
+      chunks.push(chunk);
+      small += chunk.length < SMALL ? 1 : 0;
+      if (small < MANY) return;
+      // a Buffer of one byte takes some hundred
+      chunks = [Buffer.concat(chunks)];
+      small = 0;
     }
     payload.on('data', receive);
     payload.on('error', () => fail(refusal('WW_BAD_REQUEST')));

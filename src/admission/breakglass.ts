@@ -1,6 +1,7 @@
 // A write by a member of a break-glass group: allowed whatever it is, counted and logged, so that somebody hears of it. The judging
 // entries of the webhook configuration are never asked about it (docs/decisions/0004-break-glass-is-counted.md).
 import { ALLOWED } from '../engine/verdict.ts';
+import { texts } from '../kube/json.ts';
 import { groupKind } from '../kube/kind.ts';
 import { clipped } from '../telemetry/logs.ts';
 import { type Answering, kindLabel, requestOf, responseText } from './answer.ts';
@@ -34,7 +35,7 @@ function note({ guard, logs, metrics, breakGlassGroups }: Passing, request: Admi
     operation: request.operation,
     user: clipped(request.userInfo?.username ?? ''),
     // none for a moment after somebody has changed the groups
-    group: clipped(request.userInfo?.groups?.find(one => groups.includes(one)) ?? ''),
+    group: clipped(texts(request.userInfo?.groups).find(one => groups.includes(one)) ?? ''),
     kind: clipped(kind),
     namespace: clipped(request.namespace ?? ''),
     name: clipped(request.name ?? ''),

@@ -7,6 +7,14 @@ import { glimpse, identify, isKind, KINDS } from '../mesh/kinds.ts';
 
 const kindSchema = z.object({ group: z.string(), version: z.string(), kind: z.string() });
 
+/** One issue for all of them: zod's array would make one of each, of which 2 MB hold a million. */
+const groupsSchema = z
+  .custom<readonly string[] | null>(
+    value => value === null || (Array.isArray(value) && value.every(one => typeof one === 'string')),
+    'must be a list of texts',
+  )
+  .optional();
+
 /** What Waywarden reads of a request; the rest is left alone. Objects are read by the projections, which are total. */
 export const requestSchema = z.object({
   uid: z.string(),
@@ -16,7 +24,7 @@ export const requestSchema = z.object({
   name: z.string().nullish(),
   namespace: z.string().nullish(),
   operation: z.enum(['CREATE', 'UPDATE', 'DELETE', 'CONNECT']),
-  userInfo: z.object({ username: z.string().nullish(), groups: z.array(z.string()).nullish() }).nullish(),
+  userInfo: z.object({ username: z.string().nullish(), groups: groupsSchema }).nullish(),
   // the API server writes null for what is not there; others leave it out
   object: z.unknown().optional(),
   oldObject: z.unknown().optional(),

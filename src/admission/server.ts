@@ -115,6 +115,7 @@ function secure(options: ServerOptions, patience: Patience) {
     https: {
       ...settings(options.tls),
       ALPNProtocols: ['http/1.1'],
+      allowHalfOpen: true,
       handshakeTimeout: patience.handshake,
       headersTimeout: patience.headers,
       connectionsCheckingInterval: Math.ceil(Math.min(5000, patience.headers / 4)),
@@ -126,7 +127,9 @@ function secure(options: ServerOptions, patience: Patience) {
     clientErrorHandler: refuseConnection(options, patience.farewell),
     frameworkErrors: refuseUrl(options),
   });
-  const server = webhook.server as unknown as Server;
+  const server = webhook.server as unknown as Server & { httpAllowHalfOpen: boolean };
+  // whoever has said all and closes his half still waits for the answer, which may be a moment away
+  server.httpAllowHalfOpen = true;
   return {
     webhook: webhook as unknown as FastifyInstance,
     swap: (pair: Pair) => {

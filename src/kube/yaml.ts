@@ -2,7 +2,20 @@
 import { CST, isCollection, isMap, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from 'yaml';
 
 /** No text that anybody wrote is as long: the injector's configuration has 60 KB. A megabyte takes a second to read. */
-const LONGEST = 512 * 1024;
+const LONGEST = 192 * 1024;
+/** Anchors and aliases: the library looks through all of the text for each. */
+const NAMES = 500;
+/** Brackets that close nothing: the library makes an error for each, of several kilobytes. */
+const UNOPENED = 100;
+
+const count = (source: string, pattern: RegExp): number => source.match(pattern)?.length ?? 0;
+
+/** True for a text that costs the library more than its length: nobody writes such, and what it means stays unknown. */
+function isTooMuch(source: string): boolean {
+  return (
+    count(source, /(?:^|[\s,[{:-])[&*][^\s&*]/g) > NAMES || count(source, /[\]}]/g) - count(source, /[[{]/g) > UNOPENED
+  );
+}
 
 const OCTAL: ScalarTag = { tag: 'tag:yaml.org,2002:int', default: true, test: /^0[oO][0-7]+$/, resolve: Number };
 
@@ -99,8 +112,11 @@ function noJson(node: unknown): string | undefined {
  * undefined where nobody knows, since the text is too long, too deep or full of aliases. Never throws, aliases do not multiply, and the
  * time it takes grows with the text only.
  */
-export function readYaml(source: string): { readonly value: unknown } | { readonly error: string | undefined } {
-  if (source.length > LONGEST) return { error: undefined };
+export function readYaml(
+  source: string,
+  longest: number = LONGEST,
+): { readonly value: unknown } | { readonly error: string | undefined } {
+  if (source.length > longest || isTooMuch(source)) return { error: undefined };
   try {
     let document = parse(source);
     if (document.errors.some(({ code, message }) => code === 'BAD_INDENT' && message.includes('in block collection'))) {

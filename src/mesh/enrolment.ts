@@ -1,6 +1,6 @@
 // Who enforces at the pods of a workload: ztunnel, a proxy of its own, or nobody. Sources: istio-cni's enablement selectors
 // (cni/pkg/util/enablement_selector.go, manifests/charts/istio-cni), the injector (see injection.ts).
-import { records } from '../kube/json.ts';
+import { records, same } from '../kube/json.ts';
 import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
 import { yamlIn } from '../kube/yaml.ts';
 import { injectionOf } from './injection.ts';
@@ -72,20 +72,31 @@ function enablementSelectors(source: string | undefined): readonly EnablementSel
 export const cniSettings: Fact<CniSettings> = {
   name: 'cniSettings',
   compute(mesh) {
+    const found = new Map<string, CniSettings>();
     for (const namespace of new Set(mesh.fact(cniAgents).map(agent => agent.workload.namespace))) {
       const data = mesh.get('ConfigMap', namespace, 'istio-cni-config')?.data;
-      if (data === undefined) continue;
-      const excluded = data['EXCLUDE_NAMESPACES'];
-      const ambient = data['AMBIENT_ENABLED'];
-      return {
-        excluded: excluded === undefined ? DEFAULT_EXCLUDED : excluded.split(',').map(name => name.trim()),
-        selectors: enablementSelectors(data['AMBIENT_ENABLEMENT_SELECTOR']) ?? DEFAULT_SELECTORS,
-        ...(ambient === undefined ? {} : { ambient: ambient === 'true' }),
-      };
+      if (data !== undefined) found.set(namespace, settingsIn(data));
     }
-    return { excluded: DEFAULT_EXCLUDED, selectors: DEFAULT_SELECTORS };
+    const [first, ...others] = found.values();
+    const unset = { excluded: DEFAULT_EXCLUDED, selectors: DEFAULT_SELECTORS };
+    if (first === undefined) return unset;
+    if (others.every(other => same(other, first))) return first;
+    // labels make an agent, which anybody can write: what stands beside a control plane, or in kube-system, is no tenant's
+    const trusted = new Set([...mesh.fact(controlPlanes).map(plane => plane.namespace), 'kube-system']);
+    for (const [namespace, settings] of found) if (trusted.has(namespace)) return settings;
+    return unset;
   },
 };
+
+function settingsIn(data: StringMap): CniSettings {
+  const excluded = data['EXCLUDE_NAMESPACES'];
+  const ambient = data['AMBIENT_ENABLED'];
+  return {
+    excluded: excluded === undefined ? DEFAULT_EXCLUDED : excluded.split(',').map(name => name.trim()),
+    selectors: enablementSelectors(data['AMBIENT_ENABLEMENT_SELECTOR']) ?? DEFAULT_SELECTORS,
+    ...(ambient === undefined ? {} : { ambient: ambient === 'true' }),
+  };
+}
 
 /** Whether ambient mode is there at all. */
 export interface Ambient {

@@ -111,10 +111,10 @@ export interface Readers {
   readonly certain: boolean;
 }
 
-/** Who reads an object of Istio's or the Gateway API's; undefined where no control plane here does. */
 /** By the list of all control planes: nearly every object is read by all of them. */
 const readers = new WeakMap<readonly ControlPlane[], Readers>();
 
+/** Who reads an object of Istio's or the Gateway API's; undefined where no control plane here does. */
 export function readersOf(mesh: Mesh, object: Pick<Meta, 'labels' | 'namespace'>, newest: string): Readers | undefined {
   const all = mesh.fact(controlPlanes);
   const planes = ownersOf(mesh, object);

@@ -200,12 +200,11 @@ export function attach(
 ): Omit<Binding, 'namedBy'> {
   const namespace = consumerNamespace(object);
   const name = `Gateway ${waypoint.namespace}/${waypoint.name}`;
-  const gateway = mesh.find(GATEWAY, waypoint.namespace, waypoint.name);
-  // what is there has a name that a Gateway can have
-  if (typeof gateway === 'string' && !(isGatewayName(waypoint.name) && isGatewayName(waypoint.namespace))) {
+  if (!isGatewayName(waypoint.name) || !isGatewayName(waypoint.namespace)) {
     const why = `no Gateway can be called '${waypoint.namespace}/${waypoint.name}'`;
     return { state: 'never', waypoint, why, certain: true, ...NOT_READY };
   }
+  const gateway = mesh.find(GATEWAY, waypoint.namespace, waypoint.name);
   if (gateway === 'unknown') {
     return {
       state: 'unknown',

@@ -131,6 +131,36 @@ test('a sender that ends early gets 400', async () => {
   await undisturbed(guard, Promise.resolve());
 });
 
+test('a sender that has said all and closes his half gets his answer', async () => {
+  await using guard = await serve({ patience: PATIENCE });
+  for (let count = 0; count < 10; count++) {
+    const socket = await opened(guard);
+    const said = heard(socket);
+    socket.end(head(BODY.length) + BODY);
+    expect(await said).toMatch(/^HTTP\/1\.1 200 .*"allowed":/s);
+  }
+});
+
+test('a body of many small chunks is put together', async () => {
+  await using guard = await serve({ patience: PATIENCE });
+  const body = JSON.stringify(reviewOf({ ask: 'warn', labels: { long: 'x'.repeat(30_000) } }));
+  const socket = await opened(guard);
+  const said = heard(socket);
+  socket.write('POST /validate HTTP/1.1\r\nhost: guard\r\ncontent-type: application/json\r\n');
+  socket.write('transfer-encoding: chunked\r\nconnection: close\r\n\r\n');
+  socket.write(`${[...body].map(character => `1\r\n${character}\r\n`).join('')}0\r\n\r\n`);
+  expect(await said).toMatch(/^HTTP\/1\.1 200 .*"warnings":/s);
+});
+
+test('a million groups that are none are refused in a moment', async () => {
+  await using guard = await serve({ patience: PATIENCE });
+  const review = reviewOf() as { request: { userInfo?: unknown } };
+  review.request.userInfo = { username: 'jo', groups: Array.from({ length: 1_000_000 }, () => 1) };
+  const answer = await guard.post('/validate', review);
+  expect(answer.status).toBe(400);
+  expect(answer.text).toMatch(/WW_NOT_A_REVIEW: .*groups/);
+});
+
 test('pipelined reviews are answered in their order, each with its own verdict', async () => {
   await using guard = await serve({ patience: PATIENCE });
   const pipelined = (async () => {
