@@ -19,6 +19,7 @@ import {
   onIgnored,
   onIstiod,
   reachOf,
+  rootsInQuestion,
   SECURITY_KINDS,
   watchedElsewhere,
 } from './reach.ts';
@@ -103,12 +104,12 @@ export const controlPlaneSettings = definePolicy({
       action: 'warn',
       since: '1.29',
       seen: ['validate', 'files', 'audit'],
-      doc: 'PILOT_IGNORE_RESOURCES; refused where it hides security objects that are there, or Gateways that are waypoints',
+      doc: 'PILOT_IGNORE_RESOURCES; refused where it hides security objects, Gateways that are waypoints, or what a policy is for',
     },
     'outside-discovery': {
       action: 'warn',
       seen: ['validate', 'files', 'audit'],
-      doc: 'a namespace in the mesh that discoverySelectors leave out, and what is in it; refused for security kinds',
+      doc: 'a namespace in the mesh, or its root, that discoverySelectors leave out, and what is in it; refused for security kinds',
     },
     'not-a-boolean': {
       action: 'warn',
@@ -167,6 +168,7 @@ export const controlPlaneSettings = definePolicy({
       const both = [change.before, change.after].filter(object => object !== undefined);
       if (both.some(object => asksForMesh(object.labels) !== undefined))
         yield* all(after, [...SECURITY_KINDS, ...CONFIG_KINDS], name);
+      else if (rootsInQuestion(before, after).has(name)) yield* all(after, SECURITY_KINDS, name);
       yield* ignoringIstiods(after);
       return;
     }
@@ -181,6 +183,7 @@ export const controlPlaneSettings = definePolicy({
         yield ref(one);
         yield* all(after, [...SECURITY_KINDS, ...CONFIG_KINDS], one.name);
       }
+      for (const root of rootsInQuestion(before, after)) yield* all(after, SECURITY_KINDS, root);
       if (reachOf(before) !== reachOf(after)) yield* all(after, SECURITY_KINDS);
     }
     // what an istiod ignores is worse where something of it is there

@@ -1,10 +1,12 @@
 // What istiod does not see at all: kinds that it is told to ignore, namespaces that its discovery selectors leave out.
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
 import { type GroupKind, type ObjectRef, ref, refKey, splitGroupKind } from '../../src/kube/kind.ts';
+import { selects } from '../../src/kube/labels.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { DATAPLANE_MODE } from '../../src/mesh/enrolment.ts';
 import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
+import type { Attachment } from '../../src/mesh/kinds/security.ts';
 import { templatePath, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import { ISTIO_CONFIG_KINDS, isKind, KINDS, type Kind } from '../../src/mesh/kinds.ts';
 import type { Fact, Mesh } from '../../src/mesh/mesh.ts';
@@ -146,26 +148,33 @@ export function* onIstiod(istiod: Workload, { mesh }: CheckContext<unknown>): It
   }
 }
 
-/** A security object of a kind that the control planes are told to ignore. */
+/** A security object of a kind that the control planes are told to ignore, or for targets while they ignore Gateways: only waypoints and gateways enforce it. */
 export function* onIgnored(subject: Meta, { mesh }: CheckContext<unknown>): Iterable<Report<ReachId>> {
   if (!SECURITY.has(subject.kind) || !isKind(subject.kind)) return;
   if (!mesh.fact(leavesOut).kinds) return;
-  const crd = crdOf(subject.kind);
   const owners = ownersOf(mesh, subject);
-  const ignoring = owners.filter(plane => ignores(plane, crd) !== false);
-  const [first] = ignoring;
-  // where another istiod reads it, that one enforces it: an istiod that runs gateways alone is told to ignore the rest
-  if (first === undefined || ignoring.length < owners.length) return;
-  yield {
-    finding: 'resources-ignored',
-    key: crd,
-    effect: `istiod is told to ignore every ${splitGroupKind(subject.kind).kind}: this one is not enforced`,
-    fix: `take ${crd} out of ${IGNORE}`,
-    evidence: first.deployment === undefined ? [] : [ref(first.deployment)],
-    because: `${IGNORE}=${first.env[IGNORE]}`,
-    action: 'deny',
-    certain: owners.every(plane => ignores(plane, crd) === true),
-  };
+  const targeted = ((subject as Partial<Attachment>).targets ?? []).length > 0;
+  for (const kind of targeted ? [subject.kind, GATEWAY as Kind] : [subject.kind]) {
+    const crd = crdOf(kind);
+    const ignoring = owners.filter(plane => ignores(plane, crd) !== false);
+    const [first] = ignoring;
+    // where another istiod reads it, that one enforces it: an istiod that runs gateways alone is told to ignore the rest
+    if (first === undefined || ignoring.length < owners.length) continue;
+    yield {
+      finding: 'resources-ignored',
+      key: crd,
+      effect:
+        kind === GATEWAY
+          ? 'istiod is told to ignore every Gateway: no waypoint is bound, and what this is for is enforced nowhere'
+          : `istiod is told to ignore every ${splitGroupKind(kind).kind}: this one is not enforced`,
+      fix: `take ${crd} out of ${IGNORE}`,
+      evidence: first.deployment === undefined ? [] : [ref(first.deployment)],
+      because: `${IGNORE}=${first.env[IGNORE]}`,
+      action: 'deny',
+      certain: owners.every(plane => ignores(plane, crd) === true),
+    };
+    return;
+  }
 }
 
 const MESH_LABELS = [DATAPLANE_MODE, 'istio-injection', 'istio.io/rev', 'istio.io/use-waypoint'] as const;
@@ -179,23 +188,35 @@ export function asksForMesh(labels: Meta['labels']): string | undefined {
   return label === undefined ? undefined : `${label}: ${labels[label]}`;
 }
 
+/** Whether a control plane leaves out its own root namespace: its selectors hold there too, as for policies, which nobody misses (I§13). */
+function leavesOutRoot(mesh: Mesh, { discoverySelectors, rootNamespace }: ControlPlane): boolean {
+  const found = mesh.get('Namespace', '', rootNamespace);
+  if (discoverySelectors === undefined || found === undefined) return false;
+  return !discoverySelectors.some(selector => selects(selector, found.labels));
+}
+
 export function* onDiscovery(subject: Meta, { mesh }: CheckContext<unknown>): Iterable<Report<ReachId>> {
   const isNamespace = subject.kind === 'Namespace';
   if ((!isNamespace && !CONFIG.has(subject.kind)) || !mesh.fact(leavesOut).namespaces) return;
   const name = isNamespace ? subject.name : subject.namespace;
   const namespace = mesh.get('Namespace', '', name);
   const asked = namespace === undefined ? undefined : asksForMesh(namespace.labels);
-  if (asked === undefined) return;
+  const secures = SECURITY.has(subject.kind);
   const planes = mesh.fact(controlPlanes).filter(plane => isNamespace || ownsRevision(plane, subject));
   const [first] = planes;
-  if (first === undefined || !planes.every(plane => discovers(mesh, plane, name) === false)) return;
+  // what stands in a root namespace is for the whole mesh, whatever the namespace asks for itself
+  const isRoot = secures && planes.some(plane => plane.rootNamespace === name);
+  if (first === undefined || (asked === undefined && !isRoot)) return;
+  const misses = (plane: ControlPlane) =>
+    secures && plane.rootNamespace === name ? leavesOutRoot(mesh, plane) : discovers(mesh, plane, name) === false;
+  if (!planes.every(misses)) return;
   const { kind } = splitGroupKind(subject.kind);
   yield {
     finding: 'outside-discovery',
     key: 'discoverySelectors',
     effect: isNamespace
       ? `it asks to be in the mesh (${asked}) and no istiod watches it: its pods and policies are unknown to the mesh`
-      : `no istiod watches namespace ${name}: this ${kind} is ignored without a status`,
+      : `no istiod watches ${isRoot ? 'root ' : ''}namespace ${name}: this ${kind} is ignored without a status`,
     fix: `label the namespace as discoverySelectors of MeshConfig ask, or add a selector for it`,
     evidence: [
       ...(isNamespace ? [] : [{ kind: 'Namespace', namespace: '', name }]),
@@ -205,9 +226,18 @@ export function* onDiscovery(subject: Meta, { mesh }: CheckContext<unknown>): It
         name: meshConfigName(first.revision),
       },
     ],
-    because: asked,
-    action: SECURITY.has(subject.kind) ? 'deny' : 'warn',
+    ...(asked === undefined ? {} : { because: asked }),
+    action: secures ? 'deny' : 'warn',
   };
+}
+
+/** The root namespaces whose policies may be outside of what is watched, before a change or after it. */
+export function rootsInQuestion(...meshes: readonly Mesh[]): ReadonlySet<string> {
+  return new Set(
+    meshes
+      .flatMap(mesh => (mesh.fact(leavesOut).namespaces ? mesh.fact(controlPlanes) : []))
+      .map(({ rootNamespace }) => rootNamespace),
+  );
 }
 
 /** Namespaces that ask to be in the mesh and are watched in one Mesh and not in the other. */
