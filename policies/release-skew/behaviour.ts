@@ -1,12 +1,14 @@
 // What a release of Istio does otherwise than the one before it, where an object shows it.
 
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
-import { ref } from '../../src/kube/kind.ts';
+import { ref, refKey } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
+import { proxyOf } from '../../src/mesh/injection.ts';
 import type { DestinationRule } from '../../src/mesh/kinds/destinationrules.ts';
 import { GATEWAY, type IstioGateway } from '../../src/mesh/kinds/gateways.ts';
+import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
-import type { Mesh } from '../../src/mesh/mesh.ts';
+import type { Fact, Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, controlPlanes, flag, istioReleases, ownersOf } from '../../src/mesh/releases.ts';
 
 export type BehaviourId = 'gateway-not-merged' | 'retry-budget-default';
@@ -14,12 +16,38 @@ export type BehaviourId = 'gateway-not-merged' | 'retry-budget-default';
 export const GATEWAY_NAME = 'gateway.networking.k8s.io/gateway-name';
 const STRICT = 'PILOT_ENABLE_STRICT_GATEWAY_MERGING';
 
-/** Gateways of the Gateway API that istiod runs under a name, in every namespace. */
-function* managed(mesh: Mesh, name: string) {
+/** Gateways of the Gateway API that istiod runs, in every namespace: under a name, or all of them. */
+function* managed(mesh: Mesh, name: string | undefined) {
   for (const gateway of mesh.list(GATEWAY)) {
-    if (gateway.name === name && managedAs(mesh, gateway.className) === 'ingress') yield gateway;
+    if (name !== undefined && gateway.name !== name) continue;
+    if (managedAs(mesh, gateway.className) === 'ingress') yield gateway;
   }
 }
+
+/** True for a Gateway without a selector, or with an empty one: every gateway's proxy is selected. */
+export function selectsEverything({ selector }: Pick<IstioGateway, 'selector'>): boolean {
+  return Object.keys(selector).length === 0;
+}
+
+/** True for gateways that somebody runs without istiod's Gateways: injected, written out, or called as Istio's charts call them. */
+export function isOwnGateway({ template, labels }: Workload): boolean {
+  const own = template.labels;
+  if (own['gateway.istio.io/managed'] !== undefined) return false;
+  return (
+    /\bgateway\b/.test(template.annotations['inject.istio.io/templates'] ?? '') ||
+    proxyOf({ template })?.container.router === true ||
+    [own['istio'], labels['istio']].some(value => value?.includes('gateway'))
+  );
+}
+
+/** Whether there is a gateway that skips nothing. */
+const anyOwnGateway: Fact<boolean> = {
+  name: 'anyOwnGateway',
+  compute(mesh) {
+    for (const workload of mesh.workloads()) if (isOwnGateway(workload)) return true;
+    return false;
+  },
+};
 
 /**
  * From 1.31 on a `networking.istio.io` Gateway of another namespace is not merged into the proxies of a Gateway that istiod runs
@@ -27,20 +55,32 @@ function* managed(mesh: Mesh, name: string) {
  */
 export function* onGateway(subject: IstioGateway, { mesh }: CheckContext<unknown>): Iterable<Report<BehaviourId>> {
   const name = subject.selector[GATEWAY_NAME];
-  if (name === undefined) return;
+  const everything = selectsEverything(subject);
+  if (name === undefined && !everything) return;
   const there = [...managed(mesh, name)];
-  const [first] = there;
-  if (first === undefined || there.some(({ namespace }) => namespace === subject.namespace)) return;
+  const beside = there.some(({ namespace }) => namespace === subject.namespace);
+  const [first] = there
+    .filter(({ namespace }) => namespace !== subject.namespace)
+    .sort((one, other) => (refKey(one) < refKey(other) ? -1 : 1));
+  if (first === undefined || (beside && !everything)) return;
   const owners = ownersOf(mesh, subject);
   const strict = owners.filter(plane => atLeast(plane.release, '1.31') !== false && flag(plane, STRICT, true));
   if (strict.length === 0) return;
+  const known = owners.every(plane => atLeast(plane.release, '1.31') === true && flag(plane, STRICT, true));
+  const elsewhere = everything && (beside || mesh.fact(anyOwnGateway));
   yield {
     finding: 'gateway-not-merged',
-    key: name,
-    effect: `it selects the proxies of Gateway ${first.namespace}/${name} from another namespace: from 1.31 on it is skipped`,
-    fix: `move it to namespace ${first.namespace}, or add listeners to the Gateway and routes to it`,
+    key: name ?? 'everything',
+    effect: everything
+      ? `its empty selector takes the proxies of Gateway ${first.namespace}/${first.name} too, from another namespace: from 1.31 on they skip it`
+      : `it selects the proxies of Gateway ${first.namespace}/${name} from another namespace: from 1.31 on it is skipped`,
+    fix: everything
+      ? 'select the gateway that is meant, or add listeners to the Gateway and routes to it'
+      : `move it to namespace ${first.namespace}, or add listeners to the Gateway and routes to it`,
     evidence: [ref(first)],
-    certain: owners.every(plane => atLeast(plane.release, '1.31') === true && flag(plane, STRICT, true)),
+    ...(elsewhere ? { action: 'warn' } : {}),
+    // a gateway that is not seen here may serve it
+    certain: known && (!everything || elsewhere || mesh.complete('Deployment.apps')),
     path: pointer('spec', 'selector'),
   };
 }

@@ -14,7 +14,7 @@ import { isKind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { componentKey } from '../../src/mesh/references.ts';
 import { kubelets } from '../../src/mesh/releases.ts';
-import { GATEWAY_NAME, onDestinationRule, onGateway } from './behaviour.ts';
+import { GATEWAY_NAME, isOwnGateway, onDestinationRule, onGateway, selectsEverything } from './behaviour.ts';
 import { newestKubelet, onKubernetes } from './kubernetes.ts';
 import { FILTERED_KINDS, onRevision, REVISION, revisions, STRICT_KINDS } from './revision.ts';
 import { onDataPlane } from './skew.ts';
@@ -32,9 +32,10 @@ function* labelled(mesh: Mesh): Iterable<ObjectRef | typeof PAUSE> {
   }
 }
 
-/** Istio Gateways that select the proxies of a Gateway by its name; of every one where none is given. */
+/** Istio Gateways that select the proxies of a Gateway, by its name or all; of every one where none is given. */
 function selecting(mesh: Mesh, name?: string): Iterable<ObjectRef | typeof PAUSE> {
   return matching(mesh.list(ISTIO_GATEWAY), ({ selector }) => {
+    if (selectsEverything({ selector })) return true;
     const selected = selector[GATEWAY_NAME];
     return selected !== undefined && (name === undefined || selected === name);
   });
@@ -44,6 +45,7 @@ function* components(mesh: Mesh, ...names: readonly ('istiod' | 'ztunnel' | 'ist
   for (const name of names) yield* mesh.referring(componentKey(name));
 }
 
+const isGatewayOfTheirs = (object: Meta | undefined) => object !== undefined && isOwnGateway(object as Workload);
 const componentOf = (object: Meta | undefined) => (object as Workload | undefined)?.component;
 
 export const releaseSkew = definePolicy({
@@ -76,7 +78,7 @@ export const releaseSkew = definePolicy({
       action: 'deny',
       since: '1.31',
       seen: ['validate', 'files', 'audit'],
-      doc: 'an Istio Gateway that selects the proxies of a managed Gateway of another namespace',
+      doc: 'an Istio Gateway that selects the proxies of a managed Gateway of another namespace; a warning where an empty selector has other gateways too',
     },
     'retry-budget-default': {
       action: 'warn',
@@ -102,6 +104,9 @@ export const releaseSkew = definePolicy({
   },
   *affected(change, { before, after }) {
     const { kind, name, namespace } = change.ref;
+    if (WORKLOADS.has(kind) && [change.before, change.after].some(isGatewayOfTheirs)) {
+      yield* matching(after.list(ISTIO_GATEWAY), selectsEverything);
+    }
     if (kind === 'Node') {
       const [was, is] = [newestKubelet(before.fact(kubelets)), newestKubelet(after.fact(kubelets))];
       if (
