@@ -247,10 +247,12 @@ function read(configMap: ConfigMap): Parameters {
       continue;
     }
     values[key] = object;
-    let [certain, doubtful] = [0, 0];
+    const told = { certain: 0, doubtful: 0 };
     for (const fault of faultsIn(object, known.shape, { key, path: key, kind: known.kind })) {
       // what is not certain must not hide what is
-      if (fault.certain ? (certain += 1) <= AT_MOST : (doubtful += 1) <= AT_MOST) faults.push(fault);
+      const kind = fault.certain ? 'certain' : 'doubtful';
+      told[kind] += 1;
+      if (told[kind] <= AT_MOST) faults.push(fault);
     }
   }
   const spec = (key: string) => record(values[key]?.['spec']);

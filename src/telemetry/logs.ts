@@ -24,8 +24,6 @@ const BATCH = 64 * 1024;
 const WIDEST = 3;
 /** No line waits longer than this (milliseconds). */
 const EVERY = 500;
-/** Tenths of a second that the last lines are waited for. */
-const TRIES = 20;
 /** What may pile up where nobody reads the log; lines beyond are dropped. */
 const AT_MOST = 16 * 1024 * 1024;
 
@@ -43,16 +41,12 @@ interface ByteStream {
 
 /** Logs in batches; what is still held back is written by `flush`, and when the process exits. */
 export function createLogs({ level = 'info', destination = 1 }: LogOptions = {}): Logs {
-  let ending = false;
-  let tries = 0;
   const stream = pino.destination({
     dest: destination,
     sync: false,
     minLength: 0,
     maxLength: AT_MOST,
     contentMode: 'buffer',
-    // a full pipe that nobody reads must not keep the process from its end
-    retryEAGAIN: () => !ending || (tries += 1) < TRIES,
   }) as unknown as ByteStream;
   // a reader that goes away (`| head`) is no reason to stop guarding
   stream.on('error', () => {});
@@ -72,14 +66,11 @@ export function createLogs({ level = 'info', destination = 1 }: LogOptions = {})
   setInterval(pass, EVERY).unref();
   const flush = (): void => {
     pass();
-    ending = true;
-    tries = 0;
     try {
       stream.flushSync();
     } catch {
       // not open yet, or nobody to read it
     }
-    ending = false;
   };
   process.once('exit', flush);
   const write = (line: string): void => {
