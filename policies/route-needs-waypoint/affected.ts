@@ -5,6 +5,7 @@ import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
 import { GATEWAY, GATEWAY_CLASS, ISTIO_GATEWAY } from '../../src/mesh/kinds/gateways.ts';
+import { VIRTUAL_SERVICE } from '../../src/mesh/kinds/routing.ts';
 import { SERVICE_ENTRY, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Kind } from '../../src/mesh/kinds.ts';
@@ -12,7 +13,7 @@ import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { rootNamespaces } from '../../src/mesh/releases.ts';
 import { namersOf, servicesIn, servicesOf } from '../../src/mesh/waypoints.ts';
-import type { Destination } from './destinations.ts';
+import { type Destination, HOSTNAME } from './destinations.ts';
 
 type Step = ObjectRef | typeof PAUSE;
 
@@ -59,13 +60,28 @@ function* around(within: Within, where: string): Iterable<Step> {
   yield* inRoots(within, where);
 }
 
+/** Those whose exportTo names a namespace: clients there may apply them. */
+function* exportedTo(within: Within, where: string): Iterable<Step> {
+  let steps = 0;
+  for (const kind of [VIRTUAL_SERVICE, DESTINATION_RULE] as const) {
+    if (!within.subjects.includes(kind)) continue;
+    for (const object of within.mesh.list(kind)) {
+      steps += 1;
+      if (steps % 50 === 0) yield PAUSE;
+      if (object.exportTo.includes(where)) yield object;
+    }
+  }
+}
+
 /** Names the subjects of one Mesh that a change concerns. */
 function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iterable<Step> {
   const { kind, namespace, name } = change.ref;
   const within: Within = { mesh, subjects };
 
-  if (kind === 'Namespace') yield* around(within, name);
-  else if (kind === 'Service' || kind === SERVICE_ENTRY) {
+  if (kind === 'Namespace') {
+    yield* around(within, name);
+    yield* exportedTo(within, name);
+  } else if (kind === 'Service' || kind === SERVICE_ENTRY) {
     for (const object of [change.before, change.after])
       if (object !== undefined) yield* of(within, object as Destination);
     yield* inNamespace(within, namespace);
@@ -76,8 +92,8 @@ function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iter
       if (object === undefined) continue;
       for (const service of servicesOf(mesh, object as Workload)) yield* of(within, service);
     }
-    for (const entry of mesh.list(SERVICE_ENTRY, namespace))
-      if (entry.workloadSelector !== undefined) yield* of(within, entry);
+    for (const entry of mesh.list(SERVICE_ENTRY, namespace)) yield* of(within, entry);
+    yield* exportedTo(within, namespace);
     yield* inRoots(within, namespace);
   } else if (kind === GATEWAY) {
     yield* referring(within, refKey(change.ref));
@@ -103,7 +119,10 @@ function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iter
         hosts?: readonly string[];
       };
       for (const { backends } of rules ?? [])
-        for (const backend of backends ?? []) yield* referring(within, refKey(backend));
+        for (const backend of backends ?? []) {
+          yield* referring(within, refKey(backend));
+          if (backend.kind === HOSTNAME) yield* referring(within, hostKey(backend.name));
+        }
       for (const host of hosts ?? []) yield* referring(within, hostKey(fullHost(host, namespace)));
     }
   }

@@ -1,12 +1,15 @@
 // The Services and ServiceEntries that mesh routing is about, who enforces at their pods, and what their waypoint makes of it.
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
-import { ambient, enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
+import { ambient, enforcerOf, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { SERVICE_ENTRY, type Service, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { type Binding, hasAddress, isExternalName, waypointOf } from '../../src/mesh/waypoints.ts';
 
 export type Destination = Service | ServiceEntry;
+
+/** What a route names as its backend for a host of a ServiceEntry. */
+export const HOSTNAME = 'Hostname.networking.istio.io';
 
 /** The Services and ServiceEntries with a host. */
 export function* withHost(mesh: Mesh, host: string): Iterable<Destination> {
@@ -20,14 +23,48 @@ export function* withHost(mesh: Mesh, host: string): Iterable<Destination> {
 /** Pods that are looked at for one Service: they rarely differ in who enforces at them. */
 const ENOUGH = 50;
 
+/** Workloads of a namespace that are looked at for a proxy; of more nobody here says that there is none. */
+const MANY = 1000;
+
+/** Whether a workload of a namespace has a sidecar, or is a gateway where those count too. `unknown` where one may have it. */
+export function hasProxies(mesh: Mesh, namespace: string, gateways: boolean): boolean | 'unknown' {
+  let unknown = false;
+  let count = 0;
+  for (const workload of mesh.workloads({}, namespace)) {
+    if (judgedByOwner(mesh, workload)) continue;
+    const { by } = enforcerOf(mesh, workload);
+    if (by === 'sidecar' || (gateways && by === 'gateway')) return true;
+    if (by === 'unknown') unknown = true;
+    count += 1;
+    if (count >= MANY) return 'unknown';
+  }
+  return unknown ? 'unknown' : false;
+}
+
+/**
+ * An external host has no pods: its clients decide. They are ambient where its namespace is and has no proxy of its own, or where
+ * it names a waypoint. What stands for a Kubernetes Service's host is judged as the Service; who is behind an internal one nobody
+ * can say.
+ */
+function capturedExternal(mesh: Mesh, entry: ServiceEntry): 'all' | 'some' | 'none' {
+  if (entry.location === 'MESH_INTERNAL' || mesh.fact(ambient).state !== 'on') return 'none';
+  if (entry.hosts.some(host => hostKey(host).startsWith('Service/'))) return 'none';
+  if (enrolsByDefault(mesh, entry.namespace) !== true && waypointOf(mesh, entry, 'service').waypoint === undefined) {
+    return 'none';
+  }
+  return hasProxies(mesh, entry.namespace, true) === false ? 'all' : 'some';
+}
+
 /**
  * Whether ztunnel captures the pods behind a destination. `all` where none of them has a proxy of its own; `none` also where there
- * are no pods, because then nobody can say; ServiceEntries without pods count as captured where ambient mode is on and something
- * here uses it.
+ * are no pods, because then nobody can say. Of an external host it is the clients that count.
  */
 export function captured(mesh: Mesh, destination: Destination): 'all' | 'some' | 'none' | 'unknown' {
   if (mesh.fact(ambient).state === 'off') return 'none';
   const labels = 'selector' in destination ? destination.selector : destination.workloadSelector?.matchLabels;
+  if (labels === undefined && destination.kind === SERVICE_ENTRY) {
+    return capturedExternal(mesh, destination as ServiceEntry);
+  }
   if (labels === undefined || Object.keys(labels).length === 0) return 'none';
   let here = 0;
   let elsewhere = 0;

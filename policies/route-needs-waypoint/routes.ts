@@ -13,7 +13,7 @@ import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { atLeast, rootNamespaces } from '../../src/mesh/releases.ts';
-import { captured, type Destination, evidenceFor, obstacle, withHost } from './destinations.ts';
+import { captured, type Destination, evidenceFor, HOSTNAME, hasProxies, obstacle, withHost } from './destinations.ts';
 import type { Id } from './policy.ts';
 
 /** What stands in the way at a captured destination, as a report. `what` is the thing that has no effect. */
@@ -28,7 +28,7 @@ function* obstructed(mesh: Mesh, destination: Destination, what: string, path: s
       ...common,
       finding: 'no-waypoint',
       effect: `${what} has no effect on traffic of ambient clients to ${name}: it has no waypoint`,
-      fix: `label the Service or its namespace istio.io/use-waypoint, with a waypoint that accepts it`,
+      fix: `label the ${splitGroupKind(destination.kind).kind} or its namespace istio.io/use-waypoint, with a waypoint that accepts it`,
     };
   } else if (found.is === 'wrong-traffic-type') {
     yield {
@@ -51,6 +51,24 @@ function* obstructed(mesh: Mesh, destination: Destination, what: string, path: s
 function exported(exportTo: readonly string[], own: string, namespace: string): boolean {
   return (
     exportTo.length === 0 || exportTo.some(to => to === '*' || to === namespace || (to === '.' && own === namespace))
+  );
+}
+
+/**
+ * True where clients with proxies of their own apply what stands away from its destination: in its own namespace, or in one that
+ * its exportTo names (tried with istiod 1.31: VirtualService, DestinationRule and HTTPRoute).
+ */
+function usedByClients(
+  mesh: Mesh,
+  subject: { readonly namespace: string; readonly exportTo?: readonly string[] },
+  destination: Destination,
+  gateways: boolean,
+): boolean {
+  const { namespace, exportTo = [] } = subject;
+  if (namespace === destination.namespace) return false;
+  if (exported(exportTo, namespace, namespace) && hasProxies(mesh, namespace, gateways) !== false) return true;
+  return exportTo.some(
+    to => /^[a-z0-9]/.test(to) && to !== destination.namespace && hasProxies(mesh, to, gateways) !== false,
   );
 }
 
@@ -80,7 +98,7 @@ export function* virtualServiceReports(mesh: Mesh, subject: VirtualService): Ite
   for (const [index, host] of subject.hosts.entries()) {
     const path = pointer('spec', 'hosts', index);
     for (const destination of withHost(mesh, fullHost(host, subject.namespace))) {
-      if (captured(mesh, destination) !== 'all') continue;
+      if (captured(mesh, destination) !== 'all' || usedByClients(mesh, subject, destination, false)) continue;
       yield* obstructed(mesh, destination, 'this VirtualService', path);
       const { binding, is } = obstacle(mesh, destination);
       if (is !== 'nothing' || binding.gateway === undefined) continue;
@@ -131,6 +149,9 @@ function* unreached(
 function behindGateway(mesh: Mesh, destination: Destination, host: string): boolean {
   for (const route of routesTo(mesh, ref(destination)))
     if (route.parents.some(({ kind }) => kind === GATEWAY)) return true;
+  // an egress gateway's route names the host of a ServiceEntry
+  for (const route of routesTo(mesh, { kind: HOSTNAME, namespace: destination.namespace, name: host }))
+    if (route.parents.some(({ kind }) => kind === GATEWAY)) return true;
   for (const object of mesh.referring(hostKey(host), 'VirtualService.networking.istio.io')) {
     if (object.gateways.some(gateway => gateway !== 'mesh')) return true;
   }
@@ -145,6 +166,7 @@ export function* destinationRuleReports(mesh: Mesh, subject: DestinationRule): I
   const roots = mesh.fact(rootNamespaces);
   for (const destination of withHost(mesh, host)) {
     if (captured(mesh, destination) !== 'all' || behindGateway(mesh, destination, host)) continue;
+    if (usedByClients(mesh, subject, destination, true)) continue;
     yield* obstructed(mesh, destination, 'this DestinationRule', pointer('spec', 'host'));
     const { binding, is } = obstacle(mesh, destination);
     if (is !== 'nothing' || binding.gateway === undefined || roots.includes(subject.namespace)) continue;
@@ -249,7 +271,7 @@ function* parentReports(
       path: `${path}/sectionName`,
     };
   }
-  if (captured(mesh, destination) !== 'all') return;
+  if (captured(mesh, destination) !== 'all' || usedByClients(mesh, subject, destination, false)) return;
   yield* obstructed(mesh, destination, `this ${kind}`, path);
   const { binding, is } = obstacle(mesh, destination);
   const waypoint = binding.gateway;
