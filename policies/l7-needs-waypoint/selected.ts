@@ -206,7 +206,8 @@ function* ofUnheeding(
   if (alone === 'others') return;
   const unheeding = alone ?? waypointPicked(mesh, labels, where);
   const isWaypoint = alone === undefined || isWaypointWorkload(mesh, alone);
-  if (unheeding === undefined || (isWaypoint && owners.layered)) return;
+  // layered policies are enforced in front of a waypoint, but for CUSTOM ones (tried with istiod 1.31)
+  if (unheeding === undefined || (isWaypoint && owners.layered && policy.action !== 'CUSTOM')) return;
   yield unheeded(ref(unheeding), isWaypoint, unheeding.namespace === policy.namespace || root === 'all');
 }
 

@@ -14,6 +14,8 @@ interface Alternative {
   readonly kept: readonly string[];
   /** Its principals are all ones that no workload of the mesh can have. */
   readonly nobody: boolean;
+  /** Some of its principals begin with spiffe://, which none has in ztunnel (I§12). */
+  readonly spiffe: boolean;
 }
 
 /** The alternatives of each clause as written, in the order in which istiod sends the clauses. */
@@ -39,6 +41,12 @@ function isNobody(match: unknown, trustDomain: string): boolean {
   );
 }
 
+function hasSpiffe(match: unknown): boolean {
+  return records(at(match, 'principals')).some(one =>
+    (text(one['exact']) ?? text(one['prefix']) ?? '').startsWith('spiffe://'),
+  );
+}
+
 function clausesOf(group: unknown, rule: unknown, trustDomain: string): readonly (readonly Alternative[])[] {
   const written = writtenClauses(rule);
   return records(at(group, 'rules')).map((clause, index) =>
@@ -46,6 +54,7 @@ function clausesOf(group: unknown, rule: unknown, trustDomain: string): readonly
       written: written[index]?.[position] ?? [],
       kept: attributes(match),
       nobody: isNobody(match, trustDomain),
+      spiffe: hasSpiffe(match),
     })),
   );
 }
@@ -59,12 +68,16 @@ function* denied(clauses: readonly (readonly Alternative[])[]): Iterable<string>
     yield 'deny-rule-never-matches';
     return;
   }
+  const spiffe = clauses.flat().some(one => one.spiffe);
   const inert = clauses.filter(clause => clause.length > 0 && clause.every(({ kept }) => kept.length === 0));
   if (inert.length > 0) {
     // a source of which trust domains alone are left out never matches either
     yield inert.some(clause => clause.some(lostHttp)) ? 'deny-rule-never-matches' : 'trust-domains-dropped';
+    if (spiffe && !clauses.flat().some(lostHttp)) yield 'deny-rule-never-matches';
     return;
   }
+  // whom the rule names so is not refused, whatever it says of others
+  if (spiffe) yield 'deny-rule-never-matches';
   for (const one of clauses.flat()) {
     // an alternative that is gone never matches either; what stays of others matches more
     if (lostHttp(one)) yield one.kept.length === 0 ? 'deny-rule-never-matches' : 'deny-rule-too-broad';
@@ -155,7 +168,10 @@ export function ztunnelSays(
     if (denies) for (const one of denied(clauses)) said.add(one);
     else if (clauses.some(clause => clause.length > 0 && clause.every(({ nobody }) => nobody)))
       said.add('allow-rule-dropped');
-    else if (clauses.flat().some(lostTrust)) said.add('trust-domains-dropped');
+    else {
+      if (clauses.flat().some(({ spiffe }) => spiffe)) said.add('allow-rule-dropped');
+      if (clauses.flat().some(lostTrust)) said.add('trust-domains-dropped');
+    }
   }
   return said.size === 0 ? 'as written' : [...said].sort().join(' ');
 }
