@@ -28,6 +28,8 @@ function* cutOff(
   if (enforcer.by !== 'ztunnel') return;
   const waypoint = waypointBefore(mesh, target);
   const other = waypoint === undefined ? podEnd(mesh, target) : waypointEnd(mesh, waypoint.gateway);
+  // it goes through all rules of all policies, for each rule
+  yield PAUSE;
   const answer = admits(policiesIn(mesh, policy.namespace), { direction: 'egress', pod: pod.end, other, ...HBONE });
   if (answer !== 'no') return;
   const certain = pod.certain && enforcer.certain;
@@ -152,6 +154,7 @@ export function* egress(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found
     };
     return;
   }
+  let misses: boolean | undefined;
   for (const rule of policy.egress) {
     const everybody = rule.peers.length === 0 || rule.peers.some(isEveryPod);
     if (everybody) {
@@ -160,7 +163,9 @@ export function* egress(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found
     }
     if (rule.ports.length > 0 && applicationRules([rule], 'egress', pod.end).length === 0) {
       // one that opens 15008 to the pods alone keeps from the waypoint before them
-      if (!ruleHasPort(rule, HBONE, undefined) || !missesWaypoint(mesh, pod)) continue;
+      if (!ruleHasPort(rule, HBONE, undefined)) continue;
+      misses ??= missesWaypoint(mesh, pod);
+      if (!misses) continue;
     }
     for (const peer of rule.peers) {
       if (peer.ipBlock === undefined) yield* toPeer(policy, pod, mesh, rule, peer, closed);

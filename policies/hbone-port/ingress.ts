@@ -99,6 +99,7 @@ function* blocked(policy: NetworkPolicy, pod: Selected, mesh: Mesh, grants: read
         const enforcer = enforcerAt(enforcerOf(mesh, client));
         if (enforcer.by === 'nobody') continue;
         const packet = { direction: 'ingress', pod: pod.end, other: podEnd(mesh, client), ...HBONE } as const;
+        yield PAUSE;
         if (admits(policiesIn(mesh, policy.namespace), packet) !== 'no') continue;
         yield {
           finding: 'ingress-blocked',

@@ -56,12 +56,14 @@ export function* closedPorts(
   owners: Owners,
   service: Service | ServiceEntry,
   gateway: Gateway,
-): Iterable<Found> {
+): Search {
   if (policy.action !== 'ALLOW' && policy.action !== 'DENY') return;
   if (!hasHttp(policy) || !hasAddress(mesh, service).has) return;
   const attributes = listed([...new Set(policy.rules.flatMap(httpAttributes))]);
   const name = spoken(ref(service));
   for (const port of tcpPorts(service)) {
+    // each port is held against all rules of all that applies there
+    yield PAUSE;
     if (policy.action === 'ALLOW') {
       if (opens(policy, port)) continue;
       let open = false;
