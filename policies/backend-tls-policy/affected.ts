@@ -1,7 +1,7 @@
 // Which BackendTLSPolicies another object's change concerns.
 
-import { same } from '../../src/kube/json.ts';
 import { type GroupKind, type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { alters } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { CRD, WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { DESTINATION_RULE, type DestinationRule, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
@@ -60,9 +60,8 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
     kind === ISTIO_GATEWAY ||
     kind === CRD ||
     (kind === 'ConfigMap' && name.startsWith('istio')) ||
-    !same(before.fact(controlPlanes), after.fact(controlPlanes)) ||
-    before.fact(ambient).state !== after.fact(ambient).state ||
-    !same(before.fact(cniSettings), after.fact(cniSettings));
+    alters({ before, after }, controlPlanes, cniSettings) ||
+    before.fact(ambient).state !== after.fact(ambient).state;
   if (everywhere) {
     yield* after.list(BACKEND_TLS_POLICY);
     return;

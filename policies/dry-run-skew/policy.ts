@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { NO_STRINGS } from '../../src/kube/labels.ts';
+import { alters } from '../../src/mesh/changes.ts';
 import { cniSettings, enforcerOf, enrolsByDefault } from '../../src/mesh/enrolment.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
@@ -166,12 +166,8 @@ const WORKLOADS: readonly string[] = WORKLOAD_KINDS;
 
 function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }): Iterable<ObjectRef> {
   const { kind, name } = change.ref;
-  // what each of them shows is its own, and none is a part of the mesh
-  if (kind === AUTHORIZATION_POLICY) return;
   const parts =
-    !same(before.fact(controlPlanes), after.fact(controlPlanes)) ||
-    !same(before.fact(ztunnels), after.fact(ztunnels)) ||
-    !same(before.fact(cniSettings), after.fact(cniSettings)) ||
+    alters({ before, after }, controlPlanes, ztunnels, cniSettings) ||
     kind === 'MutatingWebhookConfiguration.admissionregistration.k8s.io' ||
     kind === 'GatewayClass.gateway.networking.k8s.io' ||
     (kind === 'ConfigMap' && name.startsWith('istio'));

@@ -1,9 +1,9 @@
 // Which NetworkPolicies another object's change concerns.
 
 import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
-import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import { type LabelSelector, NO_STRINGS, type StringMap, selects } from '../../src/kube/labels.ts';
+import { alters } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { NAME_LABEL, WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
@@ -124,10 +124,8 @@ function altersParts({ ref: { kind, name } }: Change, before: Mesh, after: Mesh)
     kind === GATEWAY_CLASS ||
     kind === CILIUM_POLICY ||
     (kind === 'ConfigMap' && name.startsWith('istio')) ||
-    !same(before.fact(controlPlanes), after.fact(controlPlanes)) ||
-    before.fact(ambient).state !== after.fact(ambient).state ||
-    before.fact(cilium) !== after.fact(cilium) ||
-    !same(before.fact(cniSettings), after.fact(cniSettings))
+    alters({ before, after }, controlPlanes, cilium, cniSettings) ||
+    before.fact(ambient).state !== after.fact(ambient).state
   );
 }
 

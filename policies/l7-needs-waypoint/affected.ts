@@ -1,9 +1,9 @@
 // Whose findings a change of something else may alter.
 
 import { type ChangeContext, PAUSE, pausing } from '../../src/engine/policy.ts';
-import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
+import { alters } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { fullHost } from '../../src/mesh/kinds/destinationrules.ts';
@@ -171,12 +171,8 @@ function* ofWorkload(change: Change, context: ChangeContext): Named {
 }
 
 /** True where a change alters what is known of control planes, ztunnel or istio-cni. */
-function altersFacts({ before, after }: ChangeContext): boolean {
-  return [controlPlanes, ambient, cniSettings, rootNamespaces].some(fact => {
-    const [was, is] = [before.fact(fact as typeof controlPlanes), after.fact(fact as typeof controlPlanes)];
-    return was !== is && !same(was, is);
-  });
-}
+const altersFacts = (context: ChangeContext): boolean =>
+  alters(context, controlPlanes, ambient, cniSettings, rootNamespaces);
 
 /** The policies of what VirtualServices lead to, where one of them or a Gateway of theirs changes. */
 function* ofIstioRoutes({ ref, before: was, after: is }: Change, { before, after }: ChangeContext): Named {

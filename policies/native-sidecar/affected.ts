@@ -2,7 +2,7 @@
 import { type ChangeContext, matching, type PAUSE } from '../../src/engine/policy.ts';
 import { same } from '../../src/kube/json.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
-import { touchesControlPlane } from '../../src/mesh/changes.ts';
+import { alters, touchesControlPlane } from '../../src/mesh/changes.ts';
 import { injectionSettings, nativeByDefault, nativeMode } from '../../src/mesh/injection.ts';
 import type { Namespace } from '../../src/mesh/kinds/cluster.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
@@ -95,8 +95,7 @@ export function* affected(change: Change, context: ChangeContext): Iterable<Obje
   if (ref.kind === 'Node') {
     const flipped = !same(defaults(before), defaults(after));
     if (flipped) yield* rules(context);
-    if (flipped || !same(before.fact(oldNodes), after.fact(oldNodes)))
-      yield* matching(after.workloads(), tellingIn(context));
+    if (flipped || alters(context, oldNodes)) yield* matching(after.workloads(), tellingIn(context));
     // a pod that names its node goes by that one, where it is known
     const known = before.complete('Node') === after.complete('Node');
     yield* matching(
@@ -106,9 +105,8 @@ export function* affected(change: Change, context: ChangeContext): Iterable<Obje
     return;
   }
   if (touchesControlPlane(change)) {
-    const [was, is] = [before.fact(injectionSettings), after.fact(injectionSettings)];
     const known = WHOLE.every(kind => before.complete(kind) === after.complete(kind));
-    if (known && (was === is || same(was, is))) return;
+    if (known && !alters(context, injectionSettings)) return;
     yield* rules(context);
     yield* matching(after.workloads(), tellingIn(context));
     return;

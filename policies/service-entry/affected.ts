@@ -1,8 +1,8 @@
 // Which ServiceEntries another object's change concerns.
 
 import { matching } from '../../src/engine/policy.ts';
-import { same } from '../../src/kube/json.ts';
 import { ref, refKey } from '../../src/kube/kind.ts';
+import { alters } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings, enrolsByDefault } from '../../src/mesh/enrolment.ts';
 import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
@@ -24,15 +24,12 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
     }
     return;
   }
-  const altered = <T>(fact: { name: string; compute: (mesh: Mesh) => T }) => !same(before.fact(fact), after.fact(fact));
   const everywhere =
     kind === GATEWAY_CLASS ||
     kind === WEBHOOKS ||
     (kind === 'ConfigMap' && name.startsWith('istio')) ||
-    altered(controlPlanes) ||
-    altered(ztunnels) ||
-    before.fact(ambient).state !== after.fact(ambient).state ||
-    altered(cniSettings);
+    alters({ before, after }, controlPlanes, ztunnels, cniSettings) ||
+    before.fact(ambient).state !== after.fact(ambient).state;
   const joins = kind === 'Namespace' && enrolsByDefault(before, name) !== enrolsByDefault(after, name);
   if (everywhere || joins) {
     yield* matching(

@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import { type CheckContext, definePolicy, matching, PAUSE, pausing, type Report } from '../../src/engine/policy.ts';
-import { same } from '../../src/kube/json.ts';
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { selects } from '../../src/kube/labels.ts';
+import { alters } from '../../src/mesh/changes.ts';
 import type { ConfigMap } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS, type Gateway } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
@@ -249,7 +249,7 @@ function* ofClass(mesh: Mesh, className: string): Iterable<ObjectRef | typeof PA
 
 function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {
   // whose a Gateway is and where its defaults stand
-  if (!same(before.fact(controlPlanes), after.fact(controlPlanes))) {
+  if (alters({ before, after }, controlPlanes)) {
     yield* everySubject(after);
     return;
   }

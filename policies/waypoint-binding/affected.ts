@@ -1,15 +1,15 @@
 // Whose findings a change of something else may alter.
 
 import { type ChangeContext, matching, PAUSE } from '../../src/engine/policy.ts';
-import { same } from '../../src/kube/json.ts';
 import type { ObjectRef } from '../../src/kube/kind.ts';
+import { alters } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
-import type { Change, Fact, Mesh } from '../../src/mesh/mesh.ts';
+import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { controlPlanes } from '../../src/mesh/releases.ts';
 import { bindingLabels, CANARY, namersOf, USE_WAYPOINT } from '../../src/mesh/waypoints.ts';
 
@@ -45,14 +45,6 @@ function* ofGateway(gateway: ObjectRef, { before, after }: ChangeContext): Named
   }
 }
 
-function altersFacts({ before, after }: ChangeContext): boolean {
-  const facts: readonly Fact<unknown>[] = [controlPlanes, ambient, cniSettings];
-  return facts.some(fact => {
-    const [was, is] = [before.fact(fact), after.fact(fact)];
-    return was !== is && !same(was, is);
-  });
-}
-
 /** The Namespace of something, where it names a waypoint. */
 function* holderOf(namespace: string, { after }: ChangeContext): Named {
   const holder = after.get('Namespace', '', namespace);
@@ -84,12 +76,13 @@ export function* affected(change: Change, context: ChangeContext): Named {
     yield* matching(after.list('Namespace'), names);
   } else if (ref.kind === 'ConfigMap') {
     if (ref.name.startsWith('istio-sidecar-injector')) yield* matching(after.list('Namespace'), names);
-    else if (ref.name.startsWith('istio') && altersFacts(context)) yield* everyNamer(after);
+    else if (ref.name.startsWith('istio') && alters(context, controlPlanes, ambient, cniSettings))
+      yield* everyNamer(after);
   } else if (WORKLOADS.has(ref.kind)) {
     const component = [change.before, change.after].some(
       state => (state as Workload | undefined)?.component !== undefined,
     );
-    if (component && altersFacts(context)) yield* everyNamer(after);
+    if (component && alters(context, controlPlanes, ambient, cniSettings)) yield* everyNamer(after);
     yield* holderOf(ref.namespace, context);
     if (ref.kind === 'Pod' || (change.before !== undefined && change.after !== undefined)) return;
     // what a workload owns is judged where its owner is not there
