@@ -108,25 +108,8 @@ export function compareVersions(a: string, b: string): number {
   );
 }
 
-/** By kind and release, of which there are few. */
-const reads = new WeakMap<KindEntry, WeakMap<Release, readonly string[]>>();
-
 /** The versions of a kind that an Istio release reads; empty where it reads none. */
 export function readAt(entry: KindEntry, release: Release): readonly string[] {
-  let releases = reads.get(entry);
-  if (releases === undefined) {
-    releases = new WeakMap();
-    reads.set(entry, releases);
-  }
-  let known = releases.get(release);
-  if (known === undefined) {
-    known = readBy(entry, release);
-    releases.set(release, known);
-  }
-  return known;
-}
-
-function readBy(entry: KindEntry, release: Release): readonly string[] {
   if (entry.neverRead === true) return [];
   if (entry.reads === undefined)
     return entry.versions.filter(({ early }) => early !== true).map(version => version.name);

@@ -1,12 +1,13 @@
 // One AdmissionReview in, one out. What is no review is refused by the catalogue in errors.ts.
-import { type GroupKind, groupKind, spoken } from '../kube/kind.ts';
+import { takenOf } from '../engine/difference.ts';
+import { type GroupKind, spoken } from '../kube/kind.ts';
 import { isKind } from '../mesh/kinds.ts';
 import { clipped, type Logs } from '../telemetry/logs.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { clock } from './deadline.ts';
 import { refusal } from './errors.ts';
 import { type Guard, type Judged, judge } from './judge.ts';
-import { type AdmissionRequest, reviewSchema } from './request.ts';
+import { type AdmissionRequest, kindOf, reviewSchema } from './request.ts';
 
 export type Webhook = 'mutate' | 'validate';
 
@@ -123,8 +124,7 @@ function account(
   metrics: Metrics,
 ): void {
   const { verdict, findings, unfinished, failures } = judged;
-  const { group, kind: kindName } = request.requestKind ?? request.kind;
-  const kind = groupKind(group, kindName);
+  const kind = kindOf(request);
   const dryRun = request.dryRun === true;
   metrics.reviewed({
     stage: webhook,
@@ -150,7 +150,7 @@ function account(
   if (findings.length > 0) {
     const shown = findings.slice(0, LOGGED_AT_MOST).map(finding => ({
       finding: `${finding.policy}/${finding.finding}`,
-      action: finding.audited === true ? 'would-deny' : finding.action,
+      action: takenOf(finding),
       subject: clipped(spoken(finding.subject)),
     }));
     line += `,"findings":${JSON.stringify(shown)},"found":${findings.length}`;

@@ -2,10 +2,10 @@
 // entries of the webhook configuration are never asked about it (docs/decisions/0004-break-glass-is-counted.md).
 import { ALLOWED } from '../engine/verdict.ts';
 import { texts } from '../kube/json.ts';
-import { groupKind } from '../kube/kind.ts';
+
 import { clipped } from '../telemetry/logs.ts';
 import { type Answering, kindLabel, requestOf, responseText } from './answer.ts';
-import type { AdmissionRequest } from './request.ts';
+import { type AdmissionRequest, kindOf } from './request.ts';
 
 export interface Passing extends Pick<Answering, 'guard' | 'logs' | 'metrics'> {
   /** The groups whose members pass. The API server knows them by a matchCondition, and does not say which one matched. */
@@ -25,8 +25,7 @@ export function passBreakGlass(passing: Passing, body: string): string {
 
 /** A dry run changes nothing, so it is no use: neither counted nor a warning. */
 function note({ guard, logs, metrics, breakGlassGroups }: Passing, request: AdmissionRequest): void {
-  const { group, kind: kindName } = request.requestKind ?? request.kind;
-  const kind = groupKind(group, kindName);
+  const kind = kindOf(request);
   const dryRun = request.dryRun === true;
   const groups = breakGlassGroups?.() ?? [];
   const line = {

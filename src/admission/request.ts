@@ -1,7 +1,7 @@
 // The envelope of an AdmissionReview (k8s.io/api/admission/v1), and the request that a bare object in a file would be.
 import * as z from 'zod';
 import { at, record, records, text } from '../kube/json.ts';
-import { groupKind, type ObjectRef, splitApiVersion, splitGroupKind } from '../kube/kind.ts';
+import { type GroupKind, groupKind, type ObjectRef, splitApiVersion, splitGroupKind } from '../kube/kind.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
 import { glimpse, identify, isKind, KINDS } from '../mesh/kinds.ts';
 
@@ -48,10 +48,18 @@ export interface Subject {
   readonly version: string;
 }
 
+/** The kind that the client wrote. */
+export function kindOf({
+  requestKind,
+  kind: { group, kind },
+}: Pick<AdmissionRequest, 'requestKind' | 'kind'>): GroupKind {
+  return requestKind ? groupKind(requestKind.group, requestKind.kind) : groupKind(group, kind);
+}
+
 /** What a request is about; undefined where it holds no object at all. */
 export function subjectOf(request: AdmissionRequest): Subject | undefined {
-  const { group, kind: kindName, version } = request.requestKind ?? request.kind;
-  const kind = groupKind(group, kindName);
+  const { version } = request.requestKind ?? request.kind;
+  const kind = kindOf(request);
   const object = record(request.object);
   const oldObject = record(request.oldObject);
   const present = object ?? oldObject;

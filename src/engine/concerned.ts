@@ -33,11 +33,13 @@ function found(policies: readonly Policy[], kind: GroupKind, stage: Stage): Conc
   const visible = policies.filter(({ findings }) => Object.values(findings).some(({ seen }) => seen.includes(stage)));
   const judging = visible.filter(policy => judges(policy, kind));
   const concerned = visible.filter(policy => judges(policy, kind) || reads(policy, kind));
+  return { judging, affected: deniersFirst(concerned) };
+}
+
+/** What can deny is looked at first: the time may not suffice for all. */
+export function deniersFirst(policies: readonly Policy[]): readonly Policy[] {
   const denies = ({ findings }: Policy) => Object.values(findings).some(({ action }) => action === 'deny');
-  return {
-    judging,
-    affected: [...concerned.filter(denies), ...concerned.filter(policy => !denies(policy))],
-  };
+  return [...policies.filter(denies), ...policies.filter(policy => !denies(policy))];
 }
 
 function reads(policy: Policy, kind: GroupKind): boolean {

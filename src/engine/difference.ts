@@ -6,7 +6,7 @@ import type { Meta } from '../mesh/kinds/meta.ts';
 import { WORKLOADS, type Workload } from '../mesh/kinds/workloads.ts';
 import { isKind } from '../mesh/kinds.ts';
 import type { Change, Mesh } from '../mesh/mesh.ts';
-import { concernedBy } from './concerned.ts';
+import { concernedBy, deniersFirst } from './concerned.ts';
 import { actionOf, type Circumstances, compareActions, exemptionFor, inForce, milder } from './enforce.ts';
 import {
   type Action,
@@ -33,6 +33,11 @@ export interface Finding extends Omit<Report, 'evidence'> {
   readonly exemption?: Exemption;
   /** True for a denial that audit mode made a warning. */
   readonly audited?: true;
+}
+
+/** What became of a finding, for logs and figures: a denial that audit mode made a warning is told from others. */
+export function takenOf({ action, audited }: Pick<Finding, 'action' | 'audited'>): Action | 'would-deny' {
+  return audited === true ? 'would-deny' : action;
 }
 
 export interface Question {
@@ -394,7 +399,8 @@ function* search(run: Search): Work<void> {
     return;
   }
   const concerned = changes.map(change => concernedBy(policies, change.ref.kind, stage).affected);
-  for (const policy of inOrder(policies, new Set(concerned.flat()))) {
+  const any = new Set(concerned.flat());
+  for (const policy of deniersFirst(policies.filter(one => any.has(one)))) {
     const done = new Set<string>();
     for (const [index, change] of changes.entries()) {
       if (concerned[index]?.includes(policy) !== true) continue;
@@ -456,11 +462,4 @@ async function rest(work: Work<void>, first: Promise<boolean>, time: Clock): Pro
 function strength(policy: Policy, report: Report): Action {
   const action = report.action ?? policy.findings[report.finding]?.action ?? 'warn';
   return report.certain === false ? milder(action, 'warn') : action;
-}
-
-/** What can deny is looked at first: the time may not suffice for all. */
-function inOrder(policies: readonly Policy[], concerned: ReadonlySet<Policy>): readonly Policy[] {
-  const denies = (policy: Policy) => Object.values(policy.findings).some(({ action }) => action === 'deny');
-  const those = policies.filter(policy => concerned.has(policy));
-  return [...those.filter(denies), ...those.filter(policy => !denies(policy))];
 }

@@ -32,8 +32,7 @@ const isText = (item: unknown): item is string => typeof item === 'string';
 export function records(value: unknown): readonly JsonObject[] {
   const items = list(value);
   // nearly always they are all objects, and then the list is good as it is
-  for (const item of items) if (record(item) === undefined) return items.filter(isRecord);
-  return items as readonly JsonObject[];
+  return items.every(isRecord) ? items : items.filter(isRecord);
 }
 
 /** The value as text; undefined for everything else. */
@@ -49,8 +48,7 @@ export function number(value: unknown): number | undefined {
 /** The texts of a list, others left out. */
 export function texts(value: unknown): readonly string[] {
   const items = list(value);
-  for (const item of items) if (typeof item !== 'string') return items.filter(isText);
-  return items as readonly string[];
+  return items.every(isText) ? items : items.filter(isText);
 }
 
 /** The value at a path of own properties, undefined where the path ends early. */

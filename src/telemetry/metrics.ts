@@ -1,5 +1,6 @@
 // Figures for Prometheus. No label takes a value that users can make up.
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { type Finding, takenOf } from '../engine/difference.ts';
 
 /** What a review adds to the figures. */
 export interface ReviewFigures {
@@ -10,13 +11,7 @@ export interface ReviewFigures {
   readonly verdict: string;
   readonly dryRun: boolean;
   readonly milliseconds: number;
-  readonly findings: readonly {
-    readonly policy: string;
-    readonly finding: string;
-    readonly action: string;
-    /** True for a denial that audit mode made a warning: its action counts as `would-deny`. */
-    readonly audited?: true;
-  }[];
+  readonly findings: readonly Pick<Finding, 'policy' | 'finding' | 'action' | 'audited'>[];
   readonly timedOut: boolean;
   /** True where a denial could not be confirmed and became a warning. */
   readonly unconfirmed: boolean;
@@ -205,8 +200,9 @@ export function createMetrics(): Metrics {
       durations[stage].observe(review.milliseconds / 1000);
       if (review.timedOut) timedOut(stage, () => ({ stage }));
       if (review.unconfirmed) unconfirmed(stage, () => ({ stage }));
-      for (const { policy, finding, action: taken, audited } of review.findings) {
-        const action = audited === true ? 'would-deny' : taken;
+      for (const one of review.findings) {
+        const { policy, finding } = one;
+        const action = takenOf(one);
         findings(`${policy} ${finding} ${action}`, () => ({ policy, finding, action }));
       }
     },

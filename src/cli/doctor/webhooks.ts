@@ -6,6 +6,7 @@ import type { Policy } from '../../engine/policy.ts';
 import type { Settings } from '../../engine/settings.ts';
 import { at, type JsonObject, records, text, texts } from '../../kube/json.ts';
 import { type GroupKind, splitGroupKind } from '../../kube/kind.ts';
+import { NAME_LABEL } from '../../mesh/kinds/cluster.ts';
 import { COLLECTIONS, look, type Patient, type Symptom } from './symptom.ts';
 
 export interface Configurations {
@@ -182,7 +183,7 @@ export function failure(
       });
     }
     const excluded = records(at(entry, 'namespaceSelector', 'matchExpressions'))
-      .filter(({ key, operator }) => key === 'kubernetes.io/metadata.name' && operator === 'NotIn')
+      .filter(({ key, operator }) => key === NAME_LABEL && operator === 'NotIn')
       .flatMap(({ values }) => texts(values));
     const exposed = [namespace, 'kube-system'].filter(name => !excluded.includes(name));
     if (exposed.length > 0) {

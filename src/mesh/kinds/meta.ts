@@ -30,11 +30,11 @@ function keptAnnotation(key: string, value: string): boolean {
 }
 
 export function labelsOf(metadata: unknown): StringMap {
-  return stringMap(at(metadata, 'labels'));
+  return stringMap(record(metadata)?.['labels']);
 }
 
 export function annotationsOf(metadata: unknown): StringMap {
-  return stringMap(at(metadata, 'annotations'), keptAnnotation);
+  return stringMap(record(metadata)?.['annotations'], keptAnnotation);
 }
 
 /** The name, or what stands for it before the API server has made one up. */
@@ -52,8 +52,8 @@ export function metaOf(kind: GroupKind, namespace: string, object: unknown): Met
     kind,
     namespace,
     name: nameOf(metadata),
-    labels: stringMap(metadata?.['labels']),
-    annotations: stringMap(metadata?.['annotations'], keptAnnotation),
+    labels: labelsOf(metadata),
+    annotations: annotationsOf(metadata),
     terminating: deleted !== undefined && deleted !== null,
     created: text(metadata?.['creationTimestamp']) ?? '',
   };

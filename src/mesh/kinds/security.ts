@@ -22,8 +22,6 @@ export interface Attachment {
   readonly targets: readonly TargetRef[];
 }
 
-const NONE: readonly never[] = Object.freeze([]);
-
 export function attachmentOf(
   namespace: string,
   spec: unknown,
@@ -34,7 +32,7 @@ export function attachmentOf(
   const matchLabels = record(selectorKey === 'selector' ? wanted?.['matchLabels'] : wanted?.['labels']);
   const plural = records(fields?.['targetRefs']);
   const single = record(fields?.['targetRef']);
-  const references = plural.length > 0 ? plural : single === undefined ? NONE : [single];
+  const references = plural.length > 0 ? plural : single === undefined ? plural : [single];
   const targets = references.map(reference => ({
     kind: groupKind(text(reference['group']) ?? '', text(reference['kind']) ?? ''),
     namespace,
