@@ -8,6 +8,8 @@ import { withoutManagedFields } from './unread.ts';
 export interface BodyOptions {
   /** Bytes. An object and its predecessor may have 3 MiB each (facts/admission.md §4.3). */
   readonly limit: number;
+  /** Bytes of all bodies together that have not arrived whole. Beyond it the oldest of them is given up. */
+  readonly sum: number;
   /** Milliseconds from the headers to the last byte. */
   readonly patience: number;
 }
@@ -30,6 +32,7 @@ type Done = (error: Error | null, body?: Body) => void;
 
 interface Upload {
   readonly arrived: number;
+  readonly size: () => number;
   fail(error: Error): void;
 }
 
@@ -37,10 +40,11 @@ interface Upload {
  * Adds the parser of application/json, and refuses every other type. Our own: fastify's copies the bytes once more and refuses
  * objects with a key `__proto__`, which are valid in Kubernetes and plain data to us. JSON.parse makes own properties of them.
  */
-export function readBodies(app: FastifyInstance, { limit, patience }: BodyOptions): void {
+export function readBodies(app: FastifyInstance, { limit, sum, patience }: BodyOptions): void {
   // a list with gaps and no Set: a Set that is written to at each request leaves its old tables behind, and V8 keeps alive what
   // stands in them, bodies and all, until it next looks through the whole heap
   const uploads: (Upload | undefined)[] = [];
+  let held = 0;
   // Node's own requestTimeout cannot be shorter than headersTimeout (see server.ts), so slow bodies are looked for here
   const sweep = setInterval(
     () => {
@@ -53,6 +57,15 @@ export function readBodies(app: FastifyInstance, { limit, patience }: BodyOption
   sweep.unref();
   app.addHook('onClose', async () => clearInterval(sweep));
 
+  /** Who sends in earnest is done within moments: the oldest is he who only holds memory. */
+  function giveUpOldest(): void {
+    let oldest: Upload | undefined;
+    for (const upload of uploads)
+      if (upload !== undefined && upload.size() > 0 && (oldest === undefined || upload.arrived < oldest.arrived))
+        oldest = upload;
+    oldest?.fail(refusal('WW_BUSY'));
+  }
+
   function read(request: FastifyRequest, payload: IncomingMessage, done: Done): void {
     const arrived = clock();
     const declared = request.headers['content-length'];
@@ -63,13 +76,14 @@ export function readBodies(app: FastifyInstance, { limit, patience }: BodyOption
     let chunks: Buffer[] = [];
     let size = 0;
     let small = 0;
-    const upload: Upload = { arrived, fail };
+    const upload: Upload = { arrived, size: () => size, fail };
     const gap = uploads.indexOf(undefined);
     const place = gap < 0 ? uploads.length : gap;
     uploads[place] = upload;
     function ended(): boolean {
       if (uploads[place] !== upload) return false;
       uploads[place] = undefined;
+      held -= size;
       return true;
     }
     function fail(error: Error): void {
@@ -81,11 +95,16 @@ export function readBodies(app: FastifyInstance, { limit, patience }: BodyOption
     }
     function receive(chunk: Buffer): void {
       size += chunk.length;
+      held += chunk.length;
       if (size > limit) {
         fail(refusal('WW_TOO_LARGE'));
         return;
       }
       chunks.push(chunk);
+      if (held > sum) {
+        giveUpOldest();
+        return;
+      }
       small += chunk.length < SMALL ? 1 : 0;
       if (small < MANY) return;
       // a Buffer of one byte takes some hundred

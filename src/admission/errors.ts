@@ -15,6 +15,7 @@ export const ERRORS = {
   WW_SLOW: { status: 408, text: 'the request took too long to arrive' },
   WW_TOO_LARGE: { status: 413, text: 'the review is larger than 8 MiB' },
   WW_HEADERS: { status: 431, text: 'the headers are too large' },
+  WW_BUSY: { status: 503, text: 'too many large reviews at once: send it again' },
   WW_INTERNAL: { status: 500, text: 'an internal error: see the log' },
 } as const satisfies Readonly<Record<string, ErrorSpec>>;
 

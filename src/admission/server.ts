@@ -40,6 +40,10 @@ export const PATIENCE: Patience = {
 /** Object and old object may have 3 MiB each, and the API server's own fields come on top. */
 const BODY_LIMIT = 8 * 1024 * 1024;
 
+/** Bytes of bodies under way, and characters of large ones that wait to be judged: a pod has 512 MiB for all it does. */
+const SUM_LIMIT = 64 * 1024 * 1024;
+const QUEUE_LIMIT = 32 * 1024 * 1024;
+
 export interface ServerOptions extends Answering {
   readonly tls: Pair;
   /** Whether `/readyz` may say yes. */
@@ -77,7 +81,7 @@ export function createServer(options: ServerOptions): Servers {
   const patience: Patience = { ...PATIENCE, ...options.patience };
   const { webhook, swap } = secure(options, patience);
   errors(webhook, options, patience, ['/validate', '/mutate', '/break-glass']);
-  readBodies(webhook, { limit: BODY_LIMIT, patience: patience.body });
+  readBodies(webhook, { limit: BODY_LIMIT, sum: SUM_LIMIT, patience: patience.body });
   admission(webhook, options, lifecycle);
 
   const health = fastify({
@@ -152,7 +156,9 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
       const deadline = deadlineOf(arrived, request.query as Budget);
       const arrival = { text, whole, arrived, deadline };
       const response =
-        text.length > LARGE ? oneByOne(() => answer(options, webhook, arrival)) : answer(options, webhook, arrival);
+        text.length > LARGE
+          ? oneByOne(text.length, () => answer(options, webhook, arrival))
+          : answer(options, webhook, arrival);
       if (typeof response !== 'string') return response.then(later => ready(reply, later));
       // no hook waits for what is sent, which fastify would ask for at each step of it
       reply.hijack();
@@ -174,8 +180,13 @@ function admission(app: FastifyInstance, options: ServerOptions, lifecycle: Life
   }
   // parsed, a large body is many times its size: several at once would not fit into the memory of a pod
   let last: Promise<unknown> = Promise.resolve();
-  function oneByOne(work: () => string | Promise<string>): Promise<string> {
-    const mine = last.then(work);
+  let queued = 0;
+  function oneByOne(length: number, work: () => string | Promise<string>): Promise<string> {
+    if (queued + length > QUEUE_LIMIT) throw refusal('WW_BUSY');
+    queued += length;
+    const mine = last.then(work).finally(() => {
+      queued -= length;
+    });
     last = mine.catch(() => {});
     return mine;
   }
@@ -221,7 +232,7 @@ function errors(app: FastifyInstance, options: ServerOptions, patience: Patience
   app.setErrorHandler((error, _request, reply) => {
     const known = catalogued(error);
     note(options, known, error);
-    if (known.code === 'WW_TOO_LARGE') partSlowly(reply, patience.farewell);
+    if (known.code === 'WW_TOO_LARGE' || known.code === 'WW_BUSY') partSlowly(reply, patience.farewell);
     say(reply, known.statusCode, errorLine(known));
   });
   app.setNotFoundHandler((request, reply) => {

@@ -120,3 +120,53 @@ test('what was refused for its size leaves no memory behind', async () => {
   expect((await settled()) - before).toBeLessThan(16 * MIB);
   expect((await guard.post('/validate', reviewOf())).status).toBe(200);
 }, 30_000);
+
+test('bodies under way hold so much together and no more: the oldest is given up, and others are not disturbed', async () => {
+  await using guard = await serve();
+  const stalled = Array.from({ length: 12 }, () => {
+    const socket = connect({ host: '127.0.0.1', port: guard.port, ca: guard.ca });
+    const said = new Promise<string>(resolve => {
+      let text = '';
+      socket.on('data', data => {
+        text += data.toString('latin1');
+      });
+      socket.on('error', () => {});
+      socket.on('close', () => resolve(text));
+    });
+    const head = `POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${8 * MIB}\r\n\r\n`;
+    const written = new Promise<void>(resolve => {
+      socket.write(head);
+      socket.write(Buffer.alloc(7 * MIB, ' '), () => resolve());
+    });
+    return { socket, said, written };
+  });
+  await Promise.all(stalled.map(({ written }) => written));
+  // 84 MiB were sent and 64 may be held: three had to go, whoever they were
+  const told = await new Promise<string[]>(resolve => {
+    const answers: string[] = [];
+    for (const { said } of stalled)
+      void said.then(text => {
+        answers.push(text);
+        if (answers.length === 3) resolve(answers);
+      });
+  });
+  for (const text of told) expect(text).toMatch(/^HTTP\/1\.1 503 .*WW_BUSY: .+\n$/s);
+  expect((await guard.post('/validate', ofSize(6 * MIB))).status).toBe(200);
+  expect((await guard.post('/validate', reviewOf())).status).toBe(200);
+  for (const { socket } of stalled) socket.destroy();
+});
+
+test('large reviews that wait for their turn are bounded, and all are answered', async () => {
+  await using guard = await serve();
+  const pad = { data: 'x'.repeat(2 * MIB) };
+  // it takes all of the second that it has, less the margin
+  const first = guard.post('/validate?timeout=1s', reviewOf({ ask: 'wait', object: pad }));
+  await sleep(100);
+  const others = await Promise.all([1, 2, 3, 4, 5].map(() => guard.post('/validate?timeout=5s', ofSize(7 * MIB))));
+  const busy = others.filter(({ status }) => status === 503);
+  expect(busy.length).toBeGreaterThan(0);
+  for (const { text } of busy) expect(text).toMatch(/^WW_BUSY: .+\n$/);
+  for (const answer of others) if (!busy.includes(answer)) expect(reviewIn(answer).response.allowed).toBe(true);
+  expect((await first).status).toBe(200);
+  expect((await guard.post('/validate', ofSize(7 * MIB))).status).toBe(200);
+});
