@@ -86,6 +86,14 @@ function about(reports: readonly Report[], key: string): boolean {
   return reports.some(one => INERT.includes(one.finding) && (one.key.startsWith(key) || one.about === key));
 }
 
+/** True where pods with sidecars stand beside the subject: they apply what it says of a destination elsewhere (tried). */
+function hasOwnClients({ seen, ref }: Asked, destination: Destination): boolean {
+  if (ref.namespace === destination.namespace) return false;
+  return [...seen.workloads.values()].some(
+    workload => text(at(workload, 'namespace')) === ref.namespace && at(workload, 'nativeTunnel') === true,
+  );
+}
+
 function* effect(
   asked: Asked,
   destination: Destination,
@@ -95,6 +103,7 @@ function* effect(
   if (!isJudged(asked, destination)) return;
   const inert =
     about(reports, refKey(destination)) || reports.some(({ finding }) => finding === 'source-match-dropped');
+  if (!inert && hasOwnClients(asked, destination)) return;
   yield ['takes effect', String(!inert), String(chainsOf(asked, destination).some(shows))];
 }
 
