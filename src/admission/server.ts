@@ -1,5 +1,5 @@
 // The HTTPS server for the API server, and the plain one for the kubelet and Prometheus. Small plugins, put together here.
-import { STATUS_CODES } from 'node:http';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Server } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -58,6 +58,7 @@ export interface ServerOptions extends Answering {
 const LARGE = 1024 * 1024;
 
 const JSON_TYPE = 'application/json; charset=utf-8';
+const LINE_TYPE = 'text/plain; charset=utf-8';
 
 /** What both listeners know of the process. */
 interface Lifecycle {
@@ -120,6 +121,8 @@ function secure(options: ServerOptions, patience: Patience) {
       ...settings(options.tls),
       ALPNProtocols: ['http/1.1'],
       allowHalfOpen: true,
+      // one listener, one host: Node would answer 400 with nothing in it
+      requireHostHeader: false,
       handshakeTimeout: patience.handshake,
       headersTimeout: patience.headers,
       connectionsCheckingInterval: Math.ceil(Math.min(5000, patience.headers / 4)),
@@ -134,6 +137,12 @@ function secure(options: ServerOptions, patience: Patience) {
   const server = webhook.server as unknown as Server & { httpAllowHalfOpen: boolean };
   // whoever has said all and closes his half still waits for the answer, which may be a moment away
   server.httpAllowHalfOpen = true;
+  // anything but 100-continue, which Node answers itself
+  server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
+    const known = refusal('WW_BAD_REQUEST');
+    note(options, known, known);
+    response.writeHead(known.statusCode, { 'content-type': LINE_TYPE, connection: 'close' }).end(errorLine(known));
+  });
   return {
     webhook: webhook as unknown as FastifyInstance,
     swap: (pair: Pair) => {
@@ -244,10 +253,7 @@ function errors(app: FastifyInstance, options: ServerOptions, patience: Patience
 }
 
 function say(reply: FastifyReply, status: number, line: string): void {
-  reply
-    .code(status)
-    .headers({ 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' })
-    .send(line);
+  reply.code(status).headers({ 'content-type': LINE_TYPE, 'x-content-type-options': 'nosniff' }).send(line);
 }
 
 function note({ logs, metrics }: ServerOptions, known: RefusedRequest, error: unknown): void {
@@ -297,7 +303,7 @@ function refuseConnection(options: ServerOptions, moment: number) {
     note(options, known, error);
     const line = errorLine(known);
     socket.write(
-      `HTTP/1.1 ${known.statusCode} ${STATUS_CODES[known.statusCode]}\r\ncontent-type: text/plain; charset=utf-8\r\n` +
+      `HTTP/1.1 ${known.statusCode} ${STATUS_CODES[known.statusCode]}\r\ncontent-type: ${LINE_TYPE}\r\n` +
         `content-length: ${Buffer.byteLength(line)}\r\nconnection: close\r\n\r\n${line}`,
     );
     socket.destroySoon();

@@ -258,3 +258,15 @@ test('headers that ask to continue are told to', async () => {
   socket.write(BODY);
   expect(await said).toMatch(/^HTTP\/1\.1 100 Continue.*HTTP\/1\.1 200 OK.*"uid":"mine"/s);
 });
+
+test('a request without a Host is answered, and one that expects the impossible is told so in a line', async () => {
+  await using guard = await serve({ patience: PATIENCE });
+  const socket = await opened(guard);
+  const said = heard(socket);
+  socket.write(head(BODY.length).replace(/host: [^\r]*\r\n/i, 'connection: close\r\n') + BODY);
+  expect(await said).toMatch(/^HTTP\/1\.1 200 OK.*"uid":"mine"/s);
+  const other = await opened(guard);
+  const answer = heard(other);
+  other.write(head(BODY.length).replace('\r\n\r\n', '\r\nexpect: a-miracle\r\n\r\n') + BODY);
+  expect(await answer).toMatch(/^HTTP\/1\.1 400 .*\r\n\r\n.*WW_BAD_REQUEST: .+\n/s);
+});
