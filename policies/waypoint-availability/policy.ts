@@ -13,12 +13,13 @@ import {
   type PodDisruptionBudget,
 } from '../../src/mesh/kinds/scaling.ts';
 import { isOf } from '../../src/mesh/kinds.ts';
-import { deploymentName, managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
+import { deploymentName, type ManagedAs, managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
-import { controlPlanes, rootNamespaces } from '../../src/mesh/releases.ts';
+import { controlPlanes } from '../../src/mesh/releases.ts';
 import { type Fault, mergeParameters, parametersOf, type Stopped } from './parameters.ts';
 import {
   classDefaults,
+  defaultsNamespaces,
   isRunHere,
   isWaypoint,
   letsNobodyGo,
@@ -59,10 +60,24 @@ const STOPPED_FOR_ALL: Readonly<Record<Stopped, string>> = {
   budget: 'no disruption budget is made or changed for Gateways',
 };
 
+/** A fault as it is for one Gateway: none where it says only what istiod says. */
+function faultFor(gateway: Gateway, as: ManagedAs, fault: Fault): readonly Fault[] {
+  const { unless } = fault;
+  if (unless === undefined) return [fault];
+  if (unless.of === 'namespace') return unless.is === gateway.namespace ? [] : [fault];
+  if (unless.of === 'gateway') return unless.is === gateway.name ? [] : [fault];
+  if (unless.is === deploymentName(gateway, as)) return [];
+  // the account may have another name than the rest
+  return [
+    { ...fault, certain: fault.certain && gateway.annotations['gateway.istio.io/service-account'] === undefined },
+  ];
+}
+
 /** What is wrong with the ConfigMap of a Gateway, by itself and upon the defaults of the class. */
 function faultsOf(mesh: Mesh, gateway: Gateway, configMap: ConfigMap): readonly Fault[] {
   const own = parametersOf(configMap);
-  if (own.autoscaler === undefined && own.budget === undefined) return own.faults;
+  const ofItself = own.faults.flatMap(fault => faultFor(gateway, managedAs(mesh, gateway.className), fault));
+  if (own.autoscaler === undefined && own.budget === undefined) return ofItself;
   const merged = parameterSources(mesh, gateway).map(sources => mergeParameters(sources.map(parametersOf)).faults);
   const further = new Map<string, Fault>();
   for (const fault of merged.flat()) {
@@ -71,7 +86,7 @@ function faultsOf(mesh: Mesh, gateway: Gateway, configMap: ConfigMap): readonly 
     const always = merged.every(faults => faults.some(({ path }) => path === fault.path));
     further.set(fault.path, { ...fault, certain: fault.certain && always });
   }
-  return [...own.faults, ...further.values()];
+  return [...ofItself, ...further.values()];
 }
 
 function* checkGateway(gateway: Gateway, { mesh, skipped }: CheckContext<unknown>): Found {
@@ -112,6 +127,8 @@ function* checkGateway(gateway: Gateway, { mesh, skipped }: CheckContext<unknown
   if (scale.least === undefined || gateway.labels['istio.io/waypoint-for'] === 'none') return;
   const deployment = { kind: DEPLOYMENT, namespace: gateway.namespace, name: deploymentName(gateway, 'waypoint') };
   if (scale.least === 0) {
+    // an autoscaler from none is refused by most API servers: said of the parameters
+    if (scale.autoscaler === 'parameters' && !scale.zero) return;
     yield {
       finding: 'scaled-to-zero',
       key: 'replicas',
@@ -186,16 +203,16 @@ function* checkDefaults(configMap: ConfigMap, { mesh }: CheckContext<unknown>): 
   if (className === undefined) return;
   const as = managedAs(mesh, className);
   if (as === 'none' || as === 'unknown') return;
-  const roots = mesh.fact(rootNamespaces);
   const planes = mesh.fact(controlPlanes);
-  if (!roots.includes(configMap.namespace)) {
-    // without a control plane the root namespace is a guess
+  const read = defaultsNamespaces(mesh);
+  if (!read.includes(configMap.namespace)) {
+    // without a control plane its namespace is a guess
     if (planes.length === 0) return;
     yield {
       finding: 'class-defaults-elsewhere',
       key: className,
-      effect: `istiod reads defaults of a class in its root namespace only: these for ${className} are ignored`,
-      fix: `create it in ${roots.join(' or ')}, or name it in a Gateway's infrastructure.parametersRef`,
+      effect: `istiod reads defaults of a class in its own namespace only: these for ${className} are ignored`,
+      fix: `create it in ${read.join(' or ')}, or name it in a Gateway's infrastructure.parametersRef`,
       evidence: planes.flatMap(plane => (plane.deployment === undefined ? [] : [ref(plane.deployment)])),
       path: '/metadata/namespace',
     };
@@ -216,8 +233,8 @@ function* checkDefaults(configMap: ConfigMap, { mesh }: CheckContext<unknown>): 
       fix: fault.fix,
       evidence: [],
       because: 'only the log of istiod tells',
-      // a Gateway's own ConfigMap may set what is missing
-      certain: fault.certain && planes.length > 0 && decided && !mendable.includes(fault),
+      // a Gateway's own ConfigMap may set what is missing, and some Gateway may have that name
+      certain: fault.certain && planes.length > 0 && decided && !mendable.includes(fault) && fault.unless === undefined,
       path: '/data',
     };
   }
@@ -314,7 +331,7 @@ export const waypointAvailability = definePolicy({
     'class-defaults-elsewhere': {
       action: 'warn',
       seen: SEEN,
-      doc: 'defaults for a class of Gateways stand outside the root namespace, where istiod does not read them',
+      doc: 'defaults for a class of Gateways stand outside the namespace of istiod, where it does not read them',
     },
   },
   options: z.strictObject({}),

@@ -66,24 +66,32 @@ function oldest(found: readonly ConfigMap[]): readonly ConfigMap[] {
   return [...dated.slice(0, 1).map(([, configMap]) => configMap), ...undated];
 }
 
-/** The defaults of a class that istiod may take from its root namespace: one where that is decided, none where there are none. */
-export function classDefaults(mesh: Mesh, className: string, rootNamespace: string): readonly ConfigMap[] {
+/**
+ * The namespaces in which a control plane here looks for defaults of a class: where it runs, whatever MeshConfig calls the root namespace
+ * (systemNamespace in deploymentcontroller.go is the pod's own; tried with istiod 1.30 and 1.31 and another rootNamespace). Without a
+ * control plane it is a guess.
+ */
+export function defaultsNamespaces(mesh: Mesh, planes = mesh.fact(controlPlanes)): readonly string[] {
+  return planes.length === 0 ? mesh.fact(rootNamespaces) : [...new Set(planes.map(plane => plane.namespace))];
+}
+
+/** The defaults of a class that istiod may take from its own namespace: one where that is decided, none where there are none. */
+export function classDefaults(mesh: Mesh, className: string, istiodNamespace: string): readonly ConfigMap[] {
   const found: ConfigMap[] = [];
   for (const configMap of mesh.referring(classDefaultsKey(className), 'ConfigMap')) {
-    if (configMap.namespace === rootNamespace) found.push(configMap);
+    if (configMap.namespace === istiodNamespace) found.push(configMap);
   }
   return oldest(found);
 }
 
 /** The ConfigMaps that say something of a Gateway, the weakest first: several lists where it is not decided which defaults of the class count. */
 export function parameterSources(mesh: Mesh, gateway: Gateway): readonly (readonly ConfigMap[])[] {
-  const owners = ownersOf(mesh, gateway);
-  const roots = owners.length > 0 ? owners.map(plane => plane.rootNamespace) : mesh.fact(rootNamespaces);
   const own =
     gateway.parameters === undefined ? undefined : mesh.get('ConfigMap', gateway.namespace, gateway.parameters);
   const last = own === undefined ? [] : [own];
-  return [...new Set(roots)].flatMap(root => {
-    const defaults = classDefaults(mesh, gateway.className, root);
+  const owners = ownersOf(mesh, gateway);
+  return defaultsNamespaces(mesh, owners.length > 0 ? owners : undefined).flatMap(namespace => {
+    const defaults = classDefaults(mesh, gateway.className, namespace);
     return defaults.length === 0 ? [last] : defaults.map(one => [one, ...last]);
   });
 }
@@ -101,7 +109,7 @@ export function scaleOf(mesh: Mesh, gateway: Gateway): Scale {
 
 function scaleBy(mesh: Mesh, gateway: Gateway, sources: readonly ConfigMap[]): Scale {
   const from: ObjectRef[] = [...sources];
-  const { replicas, budget, unread, ...said } = mergeParameters(sources.map(parametersOf));
+  const { replicas, budget, unread, daemonSet, ...said } = mergeParameters(sources.map(parametersOf));
   let { autoscaledFrom } = said;
   const deployment = { kind: DEPLOYMENT, namespace: gateway.namespace, name: deploymentName(gateway, 'waypoint') };
   let autoscaler: HorizontalPodAutoscaler | 'parameters' | undefined =
@@ -120,7 +128,7 @@ function scaleBy(mesh: Mesh, gateway: Gateway, sources: readonly ConfigMap[]): S
   const missing =
     gateway.parameters !== undefined && mesh.get('ConfigMap', gateway.namespace, gateway.parameters) === undefined;
   return {
-    ...(missing || unread ? {} : { least }),
+    ...(missing || unread || daemonSet ? {} : { least }),
     from,
     ...(autoscaler === undefined ? {} : { autoscaler }),
     zero,
