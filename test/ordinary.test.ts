@@ -23,7 +23,7 @@ test('the same judges do speak where one thing is wrong', async () => {
   const [right] = situationsIn('bookinfo-ambient');
   if (right === undefined) throw new Error('bookinfo-ambient is not there');
   const wrong = { ...right, manifests: right.manifests.replace(', istio.io/use-waypoint: waypoint }', ' }') };
-  const finding = expect.stringContaining('l7-needs-waypoint/target-without-waypoint');
+  const finding = expect.stringContaining('l7-needs-waypoint/target-without-waypoint (deny)');
   expect(await checked(wrong)).toContainEqual(finding);
   expect(await reviewed(wrong)).toContainEqual(finding);
   expect(await audited(wrong)).toContainEqual(finding);

@@ -50,7 +50,7 @@ function clusterOf(parts: readonly string[], release: string): string {
         : readFileSync(join(FOLDER, 'clusters', `${part}.yaml`), 'utf8')
             .replaceAll('RELEASE', release)
             .replaceAll('KUBELET', kubelet)
-            .replaceAll('AMBIENT', String(parts.includes('ztunnel'))),
+            .replaceAll('WITH_ZTUNNEL', String(parts.includes('ztunnel'))),
     )
     .join('\n---\n');
 }
