@@ -928,6 +928,12 @@ export const SETTINGS: SettingTable = {
       source: 'pilot/pkg/features/ambient.go',
     },
     {
+      name: 'PILOT_ENABLE_STATUS',
+      type: 'text',
+      removed: '1.30',
+      source: 'read in no file of istio/istio at 1.30 but its own tests',
+    },
+    {
       name: 'PILOT_ENABLE_STRICT_GATEWAY_MERGING',
       type: 'bool',
       default: 'true',

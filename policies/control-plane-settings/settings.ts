@@ -57,7 +57,7 @@ export function* onEnv(part: Part, mesh: Mesh): Iterable<Report<SettingId>> {
       yield {
         finding: 'setting-unknown',
         key: name,
-        effect: `no release of Istio reads ${name}, which has no effect`,
+        effect: `istiod knows no variable ${name}: it has no effect`,
         fix: `${likely} is probably meant`,
         evidence: [],
         path,

@@ -57,7 +57,10 @@ const SPELLED: ReadonlyMap<string, string> = new Map(
   SETTINGS.env.flatMap(({ name, spelled = [] }) => spelled.map(wrong => [wrong, name] as const)),
 );
 const PREFIX = /^(?:PILOT|ISTIO|ISTIOD|AMBIENT)_/;
-const BARE: ReadonlyMap<string, string> = new Map(SETTINGS.env.map(({ name }) => [name.replace(PREFIX, ''), name]));
+/** What is gone is nobody's advice. */
+const BARE: ReadonlyMap<string, string> = new Map(
+  SETTINGS.env.filter(row => row.removed === undefined).map(({ name }) => [name.replace(PREFIX, ''), name] as const),
+);
 
 export function envRow(name: string): EnvRow | undefined {
   return ENV.get(name);
