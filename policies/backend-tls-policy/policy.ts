@@ -60,6 +60,18 @@ function reads(mesh: Mesh, plane: ControlPlane): boolean {
   return bundle !== undefined && compareRelease(bundle, '1.4') >= 0;
 }
 
+/**
+ * The control planes that make something of a policy; undefined where there are some here, and none does. The annotation is read from
+ * 1.30.1 on (strings.EqualFold in pilot/pkg/config/kube/gateway/backend_policies.go; a label of that name is nothing).
+ */
+function readersOf(mesh: Mesh, policy: BackendTlsPolicy): readonly ControlPlane[] | undefined {
+  const told = policy.annotations[IGNORE]?.toLowerCase() === 'true';
+  const planes = ownersOf(mesh, policy).filter(plane => reads(mesh, plane));
+  if (told && !(planes.length > 0 && planes.every(plane => atLeast(plane.release, '1.30.1') === false)))
+    return undefined;
+  return planes.length === 0 && mesh.fact(controlPlanes).length > 0 ? undefined : planes;
+}
+
 /** Whether sidecars of this release send plaintext where the CA is of no use (GHSA-qm8v-g4f9-qhjx). */
 function fallsBack(release: Release | undefined): boolean {
   if (release === undefined) return false;
@@ -160,7 +172,7 @@ function* rivals(policy: BackendTlsPolicy, target: Target, mesh: Mesh): Found {
     const both = other.targets.some(
       theirs => refKey(theirs) === refKey(target) && theirs.sectionName === target.sectionName,
     );
-    if (!both) continue;
+    if (!both || readersOf(mesh, other) === undefined) continue;
     yield {
       finding: 'conflicts',
       key: `${refKey(target)}#${target.sectionName ?? ''} ${other.name}`,
@@ -220,10 +232,8 @@ function* nobodyOriginates(target: Target, backend: Backend, mesh: Mesh): Found 
 function* check(policy: BackendTlsPolicy, { mesh }: CheckContext<unknown>): Found {
   const targets = policy.targets.filter(isBackend);
   if (targets.length === 0) return;
-  const ignored = policy.annotations[IGNORE] ?? policy.labels[IGNORE];
-  if (ignored?.toLowerCase() === 'true') return;
-  const planes = ownersOf(mesh, policy).filter(plane => reads(mesh, plane));
-  if (planes.length === 0 && mesh.fact(controlPlanes).length > 0) return;
+  const planes = readersOf(mesh, policy);
+  if (planes === undefined) return;
   if (isForOthers(mesh, policy, targets)) return;
   yield* certificates(policy, mesh, planes);
   if (policy.subjectAltNames === 0) {

@@ -5,6 +5,7 @@ import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { classOf, namespacesMatter, otherClasses, sameReaders } from '../../src/mesh/implementations.ts';
 import { GATEWAY, GATEWAY_CLASS, ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
 import { INFERENCE_POOL } from '../../src/mesh/kinds/inference.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { sendsToPools } from './route.ts';
 
@@ -54,7 +55,13 @@ export function* affected(change: Change, { before, after }: ChangeContext): Nam
     const others = (mesh: Mesh) => mesh.fact(otherClasses)[0]?.name;
     if (classOf(before, name) !== classOf(after, name) || others(before) !== others(after)) yield* all(after);
   } else if (kind === 'Namespace') {
-    if (namespacesMatter(after) || namespacesMatter(before)) yield* all(after, name);
+    const revision = (object: Meta | undefined) => object?.labels['istio.io/rev'];
+    const watched = namespacesMatter(after) || namespacesMatter(before);
+    if (watched) yield* all(after, name);
+    // whose a Gateway is may be said by its namespace
+    if (watched || revision(change.before) !== revision(change.after)) {
+      for (const gateway of after.list(GATEWAY, name)) yield* behindGateway(after, gateway);
+    }
   } else if (touchesControlPlane(change)) {
     if (!sameReaders(before, after)) yield* all(after);
   }

@@ -1,6 +1,6 @@
 // Judges an InferencePool: its shape, its picker, and whether anybody listens to it.
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
-import type { ObjectRef } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref } from '../../src/kube/kind.ts';
 import type { EndpointPicker, InferencePool } from '../../src/mesh/kinds/inference.ts';
 import type { Service } from '../../src/mesh/kinds/services.ts';
 import type { FindingId } from './findings.ts';
@@ -134,15 +134,20 @@ function* unpicked(subject: InferencePool, picker: EndpointPicker | undefined, c
 function* unheard(subject: InferencePool, context: CheckContext<unknown>): Iterable<PoolReport> {
   const standing = standingOf(context.mesh, subject);
   // whose pool it is has to be clear: others need no flag of istiod's
-  if (standing === undefined || standing.extension !== 'off' || standing.doubtful) return;
+  if (standing === undefined || standing.doubtful) return;
+  const { extension, deaf } = standing;
+  if (extension !== 'off' && extension !== 'partly') return;
   yield {
     finding: 'extension-off',
     key: 'extension',
-    effect: standing.falseFlag
-      ? `istiod ignores InferencePools: ${FALSE_FLAG} is read by no release`
-      : 'istiod ignores InferencePools: routes to this one answer 500',
-    fix: `set ${FLAG}=true on istiod`,
-    evidence: standing.evidence,
+    effect:
+      deaf !== undefined
+        ? `the istiod of Gateway ${deaf.namespace}/${deaf.name} ignores InferencePools: routes there to this one answer 500`
+        : standing.falseFlag
+          ? `istiod ignores InferencePools: ${FALSE_FLAG} is read by no release`
+          : 'istiod ignores InferencePools: routes to this one answer 500',
+    fix: `set ${FLAG}=true on ${deaf === undefined ? 'istiod' : 'the istiod of its revision'}`,
+    evidence: [...(deaf === undefined ? [] : [ref(deaf)]), ...standing.evidence],
     because: `${standing.because}, where ${FLAG} is false by default`,
   };
 }

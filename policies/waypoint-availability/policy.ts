@@ -278,7 +278,9 @@ function* affected(change: Change, { before, after }: { before: Mesh; after: Mes
     }
   } else if (kind === GATEWAY_CLASS) yield* ofClass(after, name);
   else if (kind === 'Namespace') {
-    if (after.fact(controlPlanes).some(plane => plane.discoverySelectors !== undefined)) yield* subjectsIn(after, name);
+    const revision = (object: Meta | undefined) => object?.labels['istio.io/rev'];
+    const watched = after.fact(controlPlanes).some(plane => plane.discoverySelectors !== undefined);
+    if (watched || revision(change.before) !== revision(change.after)) yield* subjectsIn(after, name);
   } else if (kind === CONFIG_MAP) {
     for (const gateway of after.referring(refKey(change.ref), GATEWAY)) {
       yield* subjectsIn(after, gateway.namespace);

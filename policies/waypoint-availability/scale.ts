@@ -7,7 +7,7 @@ import { AUTOSCALER, type HorizontalPodAutoscaler, type PodDisruptionBudget } fr
 import { deploymentName, managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { classDefaultsKey } from '../../src/mesh/references.ts';
-import { controlPlanes, ownersOf, rootNamespaces } from '../../src/mesh/releases.ts';
+import { controlPlanes, rootNamespaces, runnersOf } from '../../src/mesh/releases.ts';
 import { type Merged, mergeParameters, parametersOf } from './parameters.ts';
 
 const DEPLOYMENT = 'Deployment.apps';
@@ -18,7 +18,7 @@ export const MANAGED = 'gateway.istio.io/managed';
 /** True where istiod runs a Deployment for this Gateway: one of Istio's classes, and a control plane that takes it for its own. */
 export function isRunHere(mesh: Mesh, gateway: Gateway): boolean {
   const planes = mesh.fact(controlPlanes);
-  return planes.length === 0 || ownersOf(mesh, gateway).length > 0;
+  return planes.length === 0 || runnersOf(mesh, gateway).length > 0;
 }
 
 /** A Gateway that is a waypoint: of the class, whatever its listeners. */
@@ -89,7 +89,7 @@ export function parameterSources(mesh: Mesh, gateway: Gateway): readonly (readon
   const own =
     gateway.parameters === undefined ? undefined : mesh.get('ConfigMap', gateway.namespace, gateway.parameters);
   const last = own === undefined ? [] : [own];
-  const owners = ownersOf(mesh, gateway);
+  const owners = runnersOf(mesh, gateway);
   return defaultsNamespaces(mesh, owners.length > 0 ? owners : undefined).flatMap(namespace => {
     const defaults = classDefaults(mesh, gateway.className, namespace);
     return defaults.length === 0 ? [last] : defaults.map(one => [one, ...last]);

@@ -139,7 +139,14 @@ export function sameReaders(before: Mesh, after: Mesh): boolean {
       mesh.fact(istioReleases),
       mesh
         .fact(controlPlanes)
-        .map(plane => [plane.revision, plane.rootNamespace, plane.release, plane.env, plane.discoverySelectors]),
+        .map(plane => [
+          plane.revision,
+          plane.tags,
+          plane.rootNamespace,
+          plane.release,
+          plane.env,
+          plane.discoverySelectors,
+        ]),
     ]);
   return (
     (before.fact(controlPlanes) === after.fact(controlPlanes) &&

@@ -233,6 +233,21 @@ export function ownersOf(mesh: Mesh, object: Pick<Meta, 'labels' | 'namespace'>)
   return all.every(owns) ? all : all.filter(owns);
 }
 
+/**
+ * The control planes that could run a Gateway of the Gateway API, and serve it: by its revision label, else by that of its namespace, of
+ * which both may be a tag; without one the default revision's (IsMine in pkg/revisions/tag_watcher.go). Where none is the default, any
+ * could be.
+ */
+export function runnersOf(mesh: Mesh, gateway: Pick<Meta, 'labels' | 'namespace'>): readonly ControlPlane[] {
+  const all = mesh.fact(controlPlanes).filter(plane => discovers(mesh, plane, gateway.namespace) !== false);
+  const label =
+    gateway.labels['istio.io/rev'] ?? mesh.get('Namespace', '', gateway.namespace)?.labels['istio.io/rev'] ?? '';
+  const called = (name: string) => all.filter(({ revision, tags }) => revision === name || tags.includes(name));
+  if (label !== '') return called(label);
+  const defaults = called('default');
+  return defaults.length > 0 ? defaults : all;
+}
+
 /** The namespaces whose policies hold for the whole mesh: one for each control plane, else the declared one. */
 export const rootNamespaces: Fact<readonly string[]> = {
   name: 'rootNamespaces',
