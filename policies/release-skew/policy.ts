@@ -15,6 +15,7 @@ import type { Mesh } from '../../src/mesh/mesh.ts';
 import { componentKey } from '../../src/mesh/references.ts';
 import { kubelets } from '../../src/mesh/releases.ts';
 import { GATEWAY_NAME, isOwnGateway, onDestinationRule, onGateway, selectsEverything } from './behaviour.ts';
+import { onInjector } from './injector.ts';
 import { newestKubelet, onKubernetes } from './kubernetes.ts';
 import { FILTERED_KINDS, onRevision, REVISION, revisions, STRICT_KINDS } from './revision.ts';
 import { onDataPlane } from './skew.ts';
@@ -69,6 +70,11 @@ export const releaseSkew = definePolicy({
       seen: ['validate', 'files', 'audit'],
       doc: 'an istiod on a Kubernetes that its release does not run on; a warning where Kubernetes is newer than announced',
     },
+    'injector-ahead': {
+      action: 'deny',
+      seen: ['validate', 'files', 'audit'],
+      doc: 'an istiod with the injector templates of a newer release, which it cannot render: every pod is refused',
+    },
     order: {
       action: 'warn',
       seen: ['validate', 'files', 'audit'],
@@ -100,7 +106,10 @@ export const releaseSkew = definePolicy({
     if (!WORKLOADS.has(subject.kind)) return;
     const workload = subject as Workload;
     if (workload.component !== 'istiod') yield* onDataPlane(workload, context);
-    else if (workload.kind === 'Deployment.apps') yield* onKubernetes(workload, context);
+    else if (workload.kind === 'Deployment.apps') {
+      yield* onKubernetes(workload, context);
+      yield* onInjector(workload, context);
+    }
   },
   *affected(change, { before, after }) {
     const { kind, name, namespace } = change.ref;
