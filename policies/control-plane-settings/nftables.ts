@@ -49,7 +49,9 @@ function sideOf(subject: Meta, mesh: Mesh): Side | undefined {
       ...(release === undefined ? {} : { release }),
     };
   }
-  const part = partsOf(subject, mesh).find(({ chart }) => chart === 'istiod' || chart === 'cni');
+  // an umbrella's values say it in one of several places
+  const parts = partsOf(subject, mesh).filter(({ chart }) => chart === 'istiod' || chart === 'cni');
+  const part = parts.find(({ global }) => at(global?.value, 'nativeNftables') !== undefined) ?? parts[0];
   if (part === undefined) return undefined;
   const { global, own, shared, release, chart } = part;
   const on = at(global?.value, 'nativeNftables');

@@ -44,8 +44,6 @@ export interface Part {
   readonly meshConfig: readonly Place[];
   /** Images and hubs, the tag in its own field. */
   readonly images: readonly { readonly image: string; readonly release?: Release; readonly path: string }[];
-  /** True where YAML 1.1 made the values (Helm): `yes` may have been a boolean. */
-  readonly lenient: boolean;
 }
 
 export const CNI_CONFIG = 'istio-cni-config';
@@ -58,7 +56,7 @@ export const OPERATOR_KINDS = [
   VALUES,
 ] as const;
 
-const NOTHING = { env: [], own: [], meshConfig: [], images: [], lenient: false } as const;
+const NOTHING = { env: [], own: [], meshConfig: [], images: [] } as const;
 
 function scalar(value: unknown): string | undefined {
   return typeof value === 'string' || typeof value === 'boolean' || typeof value === 'number'
@@ -178,7 +176,6 @@ function ofSail(object: Specified, chart: Chart, key: string): readonly Part[] {
       ...withPlace('shared', place(root, ...values)),
       meshConfig: present(place(root, ...values, 'meshConfig')),
       images: hubs(root, release, [...values, 'global', 'hub'], [...values, key, 'hub'], [...values, key, 'image']),
-      lenient: false,
     },
   ];
 }
@@ -208,24 +205,46 @@ function ofIstioOperator(object: Specified): readonly Part[] {
   ];
 }
 
+/** What the charts merge over: `helm show values` prints it, and people keep it. */
+const DEFAULTS = '_internal_defaults_do_not_set';
+
+/** The names under which an umbrella chart keeps the values of a chart, where they are no key of the chart itself. */
+const WITHIN: Readonly<Record<Chart, readonly string[]>> = {
+  base: ['istio-base'],
+  istiod: ['istiod', 'istio-istiod', 'istio-discovery'],
+  cni: ['istio-cni'],
+  ztunnel: ['ztunnel', 'istio-ztunnel'],
+  gateway: ['gateway', 'istio-gateway', 'istio-ingress', 'istio-ingressgateway'],
+};
+
+function ofChart(root: unknown, chart: Chart, within: readonly string[]): Part {
+  const release = releaseOf(
+    at(root, ...within, 'tag'),
+    at(root, ...within, 'global', 'tag'),
+    at(root, 'spec', 'global', 'tag'),
+  );
+  // the charts merge what stands below their old names: `pilot` in istiod, `cni` in istio-cni (tried with helm on 1.31)
+  const old = chart === 'istiod' ? 'pilot' : chart === 'cni' ? 'cni' : undefined;
+  return {
+    chart,
+    ...withRelease(release),
+    env: [...envMap(root, ...within, 'env'), ...(old === undefined ? [] : envMap(root, ...within, old, 'env'))],
+    own: present(place(root, ...within), old === undefined ? undefined : place(root, ...within, old)),
+    // an umbrella's `global` is that of its charts too
+    ...withPlace('global', place(root, ...within, 'global') ?? place(root, 'spec', 'global')),
+    meshConfig: present(place(root, ...within, 'meshConfig')),
+    images: hubs(root, release, [...within, 'hub'], [...within, 'global', 'hub'], [...within, 'image']),
+  };
+}
+
 function ofValues(object: Specified): readonly Part[] {
   const root = rooted(object);
   const chart = object.name as Chart;
-  const release = releaseOf(at(root, 'spec', 'tag'), at(root, 'spec', 'global', 'tag'));
-  // the charts merge what stands below their old names: `pilot` in istiod, `cni` in istio-cni (tried with helm on 1.31)
-  const old = chart === 'istiod' ? 'pilot' : chart === 'cni' ? 'cni' : undefined;
-  return [
-    {
-      chart,
-      ...withRelease(release),
-      env: [...envMap(root, 'spec', 'env'), ...(old === undefined ? [] : envMap(root, 'spec', old, 'env'))],
-      own: present(place(root, 'spec'), old === undefined ? undefined : place(root, 'spec', old)),
-      ...withPlace('global', place(root, 'spec', 'global')),
-      meshConfig: present(place(root, 'spec', 'meshConfig')),
-      images: hubs(root, release, ['spec', 'hub'], ['spec', 'global', 'hub'], ['spec', 'image']),
-      lenient: true,
-    },
-  ];
+  const inner = WITHIN[chart].map(key => ['spec', key]).filter(path => record(at(root, ...path)) !== undefined);
+  return [['spec'], ...inner]
+    .flatMap(path => [path, [...path, DEFAULTS]])
+    .filter(path => path.length === 1 || record(at(root, ...path)) !== undefined)
+    .map(path => ofChart(root, chart, path));
 }
 
 /** What an object says of the settings of Istio; empty for objects that say nothing. */

@@ -67,7 +67,6 @@ export function* onEnv(part: Part, mesh: Mesh): Iterable<Report<SettingId>> {
     } else if (name === 'ENABLE_NATIVE_SIDECARS') {
       yield* onNativeSidecars({ name, value, path }, releases);
     } else if (row.type === 'bool' && parseBool(value) === undefined && value !== '') {
-      if (part.lenient && /^(?:yes|no|on|off)$/i.test(value)) continue;
       yield {
         finding: 'not-a-boolean',
         key: name,
@@ -125,7 +124,9 @@ export function* onMeshConfig({ meshConfig, release }: Part, mesh: Mesh): Iterab
     }
     for (const name of Object.keys(record(at(value, 'defaultConfig', 'proxyMetadata')) ?? {})) {
       const since = envRow(name)?.removed;
-      if (since !== undefined && all(releases, since)) yield removed(name, since, envRow(name)?.instead, path);
+      if (since === undefined || !all(releases, since)) continue;
+      const where = path === '/data/mesh' ? path : child(path, 'defaultConfig', 'proxyMetadata', name);
+      yield removed(name, since, envRow(name)?.instead, where);
     }
   }
 }

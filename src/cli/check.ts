@@ -91,7 +91,7 @@ function chartManifest({ chart, file }: ChartValues): Manifest {
     throw new InputError(`${place(first.position())}: this is ${found}, and not the values of a chart`);
   }
   if (second !== undefined) throw new InputError(`${place(second.position())}: a values file is one document`);
-  const object = record(valuesManifest(chart, first.value));
+  const object = record(valuesManifest(chart, first.value, first.quoted));
   const identity = identify(object);
   if (object === undefined || identity === undefined) {
     throw new UsageError(

@@ -68,8 +68,8 @@ describe('names', () => {
 });
 
 describe('values of charts', () => {
-  async function found(chart: string, values: unknown, istio = '1.31') {
-    const manifest = valuesManifest(chart, values);
+  async function found(chart: string, values: unknown, istio = '1.31', quoted?: (path: string) => boolean) {
+    const manifest = valuesManifest(chart, values, quoted);
     const identity = identify(manifest);
     if (identity === undefined) return expect.fail(chart);
     const subject = project(identity.kind, identity.namespace, manifest);
@@ -95,6 +95,29 @@ describe('values of charts', () => {
     expect(valuesManifest('kiali', {})).toBeUndefined();
     expect(CHART_NAMES).toContain('istio-cni');
   });
+  test('have booleans where helm makes them of words without quotes, and texts in quotes', async () => {
+    const env = { PILOT_ENABLE_AMBIENT: 'yes', XDS_AUTH: 'oN', PILOT_HTTP10: 'N' };
+    const wrong = 'not-a-boolean warn /env/XDS_AUTH';
+    expect(await found('istiod', { env }, '1.31', () => false)).toEqual([wrong]);
+    expect(await found('istiod', { env })).toEqual([
+      'not-a-boolean warn /env/PILOT_ENABLE_AMBIENT',
+      wrong,
+      'not-a-boolean warn /env/PILOT_HTTP10',
+    ]);
+  });
+  test('are found within those of an umbrella chart, and below the defaults that helm prints', async () => {
+    const env = { PILOT_ENABLE_AMBIENT: 'yes' };
+    const defaults = { env: { PILOT_HTTP10: 'on' } };
+    expect((await found('istiod', { istiod: { env }, _internal_defaults_do_not_set: defaults })).toSorted()).toEqual([
+      'not-a-boolean warn /_internal_defaults_do_not_set/env/PILOT_HTTP10',
+      'not-a-boolean warn /istiod/env/PILOT_ENABLE_AMBIENT',
+    ]);
+    expect(await found('ztunnel', { istiod: { env } })).toEqual([]);
+    const metadata = { METRIC_ROTATION_INTERVAL: '5s' };
+    expect(await found('istiod', { meshConfig: { defaultConfig: { proxyMetadata: metadata } } })).toEqual([
+      'setting-removed warn /meshConfig/defaultConfig/proxyMetadata/METRIC_ROTATION_INTERVAL',
+    ]);
+  });
   test('are judged where they stand, with the path into the file', async () => {
     expect(await found('istiod', { pilot: { env: { PILOT_ENABLE_AMBIENT: 'on-please' } } })).toEqual([
       'not-a-boolean warn /pilot/env/PILOT_ENABLE_AMBIENT',
@@ -112,7 +135,8 @@ describe('values of charts', () => {
   test('that are right stay silent', async () => {
     expect(await found('ztunnel', { global: { resourceScope: 'cluster' } })).toEqual([]);
     expect(await found('cni', { global: { resourceScope: 'cluster' }, ambient: { enabled: true } })).toEqual([]);
-    expect(await found('istiod', { env: { PILOT_ENABLE_AMBIENT: true, ENABLE_DEBUG_ON_HTTP: 'yes' } })).toEqual([]);
+    const words = { PILOT_ENABLE_AMBIENT: true, ENABLE_DEBUG_ON_HTTP: 'yes' };
+    expect(await found('istiod', { env: words }, '1.31', () => false)).toEqual([]);
     expect(await found('istiod', null)).toEqual([]);
     expect(await found('istiod', { env: { METRIC_ROTATION_INTERVAL: 10 }, global: { tag: '1.27.1' } })).toEqual([]);
   });

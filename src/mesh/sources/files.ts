@@ -175,11 +175,18 @@ function* parsed(file: string, source: string, locate: Locate): Generator<TextDo
 export interface Value {
   readonly value: unknown;
   position(pointer?: string): Position;
+  /** Whether the text at a JSON pointer stands in quotes, or as a block. */
+  quoted(pointer: string): boolean;
 }
 
 function displayed(path: string): string {
   return path === STDIN ? '<stdin>' : path;
 }
+
+/** A member of a mapping whose value is in quotes or a block, from its key on; or the value itself. */
+const QUOTED =
+  /^(?:(?:"[^"\n]*"|'[^'\n]*'|[^\s"':][^:\n]*)\s*:\s+(?:[&!]\S+\s+)*["'|>]|"[^"\n]*"\s*:\s*"|["'][^"'\n]*["']\s*(?:[,}\]\n]|$))/;
+const LONGEST_KEY = 400;
 
 /** The documents of a file, whatever they are. Throws {@link InputError}. */
 export function readValues(path: string): readonly Value[] {
@@ -189,6 +196,7 @@ export function readValues(path: string): readonly Value[] {
   return [...parsed(file, source, locate)].map(document => ({
     value: document.value,
     position: pointer => locate(document.offset(pointerParts(pointer ?? ''))),
+    quoted: pointer => QUOTED.test(source.slice(document.offset(pointerParts(pointer))).slice(0, LONGEST_KEY)),
   }));
 }
 
