@@ -91,7 +91,7 @@ function notThere(mesh: Mesh, subject: Meta, binding: Binding, waypoint: ObjectR
   }
   return {
     ...common,
-    effect: `waypoint ${name} does not exist: ${direct(mesh, subject)}`,
+    effect: `waypoint ${binding.why.replace(/^Gateway /, '')}: ${direct(mesh, subject)}`,
     fix: `create Gateway ${name} with class istio-waypoint, or correct ${USE_WAYPOINT}`,
   };
 }

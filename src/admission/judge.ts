@@ -10,6 +10,7 @@ import { same } from '../kube/json.ts';
 import { type ObjectRef, spoken } from '../kube/kind.ts';
 import type { PatchOperation } from '../kube/patch.ts';
 import { type BackendTlsPolicy, GATEWAY, type Gateway } from '../mesh/kinds/gateways.ts';
+import type { Meta } from '../mesh/kinds/meta.ts';
 import type { Workload } from '../mesh/kinds/workloads.ts';
 import { type Base, overlay } from '../mesh/overlay.ts';
 import { rootNamespaces } from '../mesh/releases.ts';
@@ -44,6 +45,12 @@ function meshBefore({ mesh }: Guard, { ref, before: old }: Subject): Base {
   const known = mesh.object(ref);
   const asIs = old === undefined ? known === undefined : known !== undefined && same(known, old);
   return asIs ? mesh : overlay(mesh, [old === undefined ? { ref } : { ref, after: old }]);
+}
+
+/** What a request leaves behind: a Namespace that is deleted stays, terminating, until all in it is gone. */
+function left({ ref, before, after }: Subject): { readonly ref: ObjectRef; readonly after?: Meta } {
+  if (after !== undefined) return { ref, after };
+  return ref.kind === 'Namespace' && before !== undefined ? { ref, after: { ...before, terminating: true } } : { ref };
 }
 
 /** A check that an internal error ended: a defect of ours, which must never be the user's. */
@@ -210,7 +217,7 @@ function verdictOn(
     policies: guard.policies,
     settings: guard.settings,
     before: meshBefore(guard, subject),
-    after: overlay(guard.mesh, [subject]),
+    after: overlay(guard.mesh, [left(subject)]),
     changes: [subject],
     stage,
     request: () => facts,

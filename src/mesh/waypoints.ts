@@ -217,6 +217,9 @@ export function attach(
   if (gateway === 'absent') {
     return { state: 'pending', waypoint, why: `${name} does not exist`, certain: true, ...NOT_READY };
   }
+  if (mesh.get('Namespace', '', gateway.namespace)?.terminating === true) {
+    return { state: 'pending', waypoint, why: `${name} goes with its namespace`, certain: true, ...NOT_READY };
+  }
   const ready = gateway.addresses > 0;
   const found = { waypoint, gateway, ready } as const;
   const notReady = ready ? {} : NOT_READY;
