@@ -4,10 +4,12 @@ import type { CheckContext } from '../../src/engine/policy.ts';
 import { ref, refKey, spoken } from '../../src/kube/kind.ts';
 import { ambient } from '../../src/mesh/enrolment.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import type { AuthorizationPolicy, TargetRef } from '../../src/mesh/kinds/security.ts';
 import { SERVICE_ENTRY, type Service, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
-import { hasAddress, waypointOf } from '../../src/mesh/waypoints.ts';
+import type { Mesh } from '../../src/mesh/mesh.ts';
+import { hasAddress, isGatewayName, namedWaypoint, servicesIn, waypointOf } from '../../src/mesh/waypoints.ts';
 import {
   bindingEvidence,
   enforced,
@@ -18,10 +20,10 @@ import {
   withoutWaypoint,
 } from './binding.ts';
 import { appliedTo, closedBehindClass, closedBehindGateway, closedPorts } from './closed.ts';
-import type { Search } from './findings.ts';
+import type { Found, Search } from './findings.ts';
 import { bypassed } from './ingress.ts';
 import { isRoot, type Owners } from './owners.ts';
-import { asksAnother, twoProviders, unknownProvider } from './providers.ts';
+import { asksAnother, twoProviders, unaskedProvider } from './providers.ts';
 import { cannotBind, keyOf, malformed, notFound, WAYPOINT_CLASS } from './shape.ts';
 
 function* checkService(
@@ -95,7 +97,7 @@ function* checkService(
     return;
   }
   const waypoint = binding.waypoint === undefined ? [] : [binding.waypoint];
-  const provider = unknownProvider(policy, owners, waypoint, true);
+  const provider = unaskedProvider(mesh, policy, owners, waypoint, true);
   if (provider !== undefined) yield provider;
   if (binding.gateway !== undefined) {
     for (const other of policy.action === 'CUSTOM' ? appliedTo(mesh, owners, service, binding.gateway) : []) {
@@ -108,6 +110,36 @@ function* checkService(
   }
   const ingress = bypassed(mesh, target, index, service);
   if (ingress !== undefined) yield ingress;
+}
+
+/** The finding that the Gateway which is meant stands elsewhere: the waypoint of this name that the namespace or its Services use. */
+function elsewhere(mesh: Mesh, target: TargetRef, index: number): Found | undefined {
+  const { namespace, name } = target;
+  const holder = mesh.get('Namespace', '', namespace);
+  const named = (object: Meta) => {
+    const waypoint = namedWaypoint(object.labels, namespace);
+    const other = waypoint !== undefined && waypoint !== 'none' && waypoint.namespace !== namespace;
+    return other && waypoint.name === name && isGatewayName(waypoint.namespace) ? waypoint : undefined;
+  };
+  let namer: Meta | undefined = holder !== undefined && named(holder) !== undefined ? holder : undefined;
+  if (namer === undefined) {
+    for (const service of servicesIn(mesh, namespace)) {
+      if (named(service) === undefined) continue;
+      namer = service;
+      break;
+    }
+  }
+  const waypoint = namer === undefined ? undefined : named(namer);
+  if (namer === undefined || waypoint === undefined) return undefined;
+  const found = cannotBind(
+    target,
+    index,
+    `the waypoint ${name} stands in ${waypoint.namespace}, and targets are looked for in ${namespace}: no rule is enforced`,
+    `target the Services that it serves, or put the policy into ${waypoint.namespace}`,
+    { evidence: [ref(namer), waypoint, ref(target)], path: `/spec/targetRefs/${index}/name` },
+  );
+  // a label or a Gateway that comes later makes a policy that was bound to nothing no worse
+  return { ...found, lost: { instead: { ...found, action: 'warn' }, held: () => true } };
 }
 
 function* checkGateway(
@@ -123,7 +155,7 @@ function* checkGateway(
     return;
   }
   if (gateway === 'absent') {
-    yield notFound(target, index);
+    yield elsewhere(mesh, target, index) ?? notFound(target, index);
     return;
   }
   const as = managedAs(mesh, gateway.className);
@@ -149,7 +181,7 @@ function* checkGateway(
     );
     return;
   }
-  const provider = unknownProvider(policy, owners, [ref(gateway)], true);
+  const provider = unaskedProvider(mesh, policy, owners, [ref(gateway)], true);
   if (as !== 'waypoint') {
     if (provider !== undefined) yield provider;
     return;
