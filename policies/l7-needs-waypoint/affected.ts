@@ -1,8 +1,9 @@
 // Whose findings a change of something else may alter.
 
-import { type ChangeContext, PAUSE, pausing } from '../../src/engine/policy.ts';
+import { type ChangeContext, matching, PAUSE, pausing } from '../../src/engine/policy.ts';
 import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
+import { hasAuthorizer, isAuthorizer } from '../../src/mesh/authorizers.ts';
 import { alters } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
@@ -18,7 +19,7 @@ import {
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { VIRTUAL_SERVICE, type VirtualService } from '../../src/mesh/kinds/routing.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
-import { SERVICE_ENTRY, type Service } from '../../src/mesh/kinds/services.ts';
+import { SERVICE_ENTRY, type Service, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
@@ -195,6 +196,10 @@ function* ofIstioRoutes({ ref, before: was, after: is }: Change, { before, after
   }
 }
 
+/** Those that ask an authorizer: whoever enforces them finds it or not. */
+const asking = ({ after }: ChangeContext): Named =>
+  matching(after.list(AUTHORIZATION_POLICY), policy => policy.action === 'CUSTOM');
+
 /** The policies whose findings a change may alter: too many rather than too few. */
 export function* affected(change: Change, context: ChangeContext): Named {
   const { ref } = change;
@@ -213,10 +218,12 @@ export function* affected(change: Change, context: ChangeContext): Named {
     else yield* ofWorkload(change, context);
   } else if (ref.kind === 'Namespace') {
     yield* ofNamespace(ref.name, context);
+    if ([context.before, after].some(mesh => hasAuthorizer(mesh, ref.name))) yield* asking(context);
   } else if (ref.kind === 'Service' || ref.kind === SERVICE_ENTRY) {
     const namespaces = new Set([ref.namespace, ...roots(context)]);
     for (const state of states) yield* ofService(state as Service, context, namespaces);
     yield* policiesIn(after, namespaces);
+    if (states.some(state => isAuthorizer(after, state as Service | ServiceEntry))) yield* asking(context);
   } else if (ref.kind === GATEWAY) {
     yield* ofGateways([ref], context);
   } else if (ref.kind === GATEWAY_CLASS) {

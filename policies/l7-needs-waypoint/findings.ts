@@ -62,6 +62,11 @@ export const findings = {
     seen: SEEN,
     doc: 'CUSTOM with an extension provider that MeshConfig does not define: what the rules match is refused',
   },
+  'provider-unreached': {
+    action: 'warn',
+    seen: SEEN,
+    doc: 'CUSTOM with an extension provider whose Service istiod does not find, or whose port proxies do not have',
+  },
   'several-providers': {
     action: 'deny',
     seen: SEEN,

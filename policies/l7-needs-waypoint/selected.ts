@@ -17,10 +17,11 @@ import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast } from '../../src/mesh/releases.ts';
+import { waypointOf } from '../../src/mesh/waypoints.ts';
 import type { Found, Search } from './findings.ts';
 import { identityRefused, limitsIdentity } from './identity.ts';
 import { isRoot, type Owners } from './owners.ts';
-import { rivalIn, twoProviders, unknownProvider } from './providers.ts';
+import { rivalIn, twoProviders, unaskedProvider } from './providers.ts';
 import { type Misreading, misreadings } from './ztunnel.ts';
 
 /** Who enforces at the workloads of one namespace that a policy selects: one example of each. */
@@ -76,7 +77,7 @@ function* grouped(
   return groups;
 }
 
-function fixFor({ finding, attributes }: Misreading, namespace: string): string {
+function fixFor(mesh: Mesh, { finding, attributes }: Misreading, namespace: string): string {
   if (finding === 'trust-domains-dropped') {
     return 'use principals (TRUST-DOMAIN/ns/NAMESPACE/sa/NAME), or targetRefs and a waypoint';
   }
@@ -85,7 +86,10 @@ function fixFor({ finding, attributes }: Misreading, namespace: string): string 
   if (finding === 'action-not-enforced' && attributes === 'AUDIT') {
     return `use targetRefs to a Service of ${namespace} that has a waypoint`;
   }
-  return `give ${namespace} a waypoint (istio.io/use-waypoint) and use targetRefs, not a selector`;
+  const holder = mesh.get('Namespace', '', namespace);
+  return holder !== undefined && waypointOf(mesh, holder, 'service').state === 'bound'
+    ? `use targetRefs to the Services of ${namespace}, which has a waypoint`
+    : `give ${namespace} a waypoint (istio.io/use-waypoint) and use targetRefs, not a selector`;
 }
 
 function evidenceOf(mesh: Mesh, namespace: string, workload: ObjectRef): readonly ObjectRef[] {
@@ -119,7 +123,7 @@ function* ofZtunnel(
       key: `${namespace} ${misreading.attributes}`,
       about: `${namespace} ${misreading.finding}`,
       effect: misreading.effect,
-      fix: fixFor(misreading, namespace),
+      fix: fixFor(mesh, misreading, namespace),
       evidence: evidenceOf(mesh, namespace, example.workload),
       because: example.why,
       certain: certain && selected.ztunnel !== undefined && known === true,
@@ -193,15 +197,27 @@ function* unheedingAlone(
   return found;
 }
 
+/** Where a policy selects workloads. */
+interface Scope {
+  /** Whether it stands in the root namespace of those who read it. */
+  readonly root: ReturnType<typeof isRoot>;
+  /** Its own namespace; undefined where that may be the root namespace, and the policy for all. */
+  readonly where: string | undefined;
+}
+
+function scopeOf(mesh: Mesh, owners: Owners, { namespace }: AuthorizationPolicy): Scope {
+  const root = isRoot(mesh, owners, namespace);
+  return { root, where: root === 'none' ? namespace : undefined };
+}
+
 /** A selector that picks nothing but waypoints, or gateways that pay no heed to selectors. */
 function* ofUnheeding(
   mesh: Mesh,
   policy: AuthorizationPolicy,
   owners: Owners,
   labels: StringMap,
-  root: ReturnType<typeof isRoot>,
+  { root, where }: Scope,
 ): Search {
-  const where = root === 'none' ? policy.namespace : undefined;
   const alone = yield* unheedingAlone(mesh, labels, where, owners.gatewaysHeedSelectors);
   if (alone === 'others') return;
   const unheeding = alone ?? waypointPicked(mesh, labels, where);
@@ -217,32 +233,30 @@ export function* checkSelected(policy: AuthorizationPolicy, owners: Owners, cont
   const { selector } = policy;
   const labels = selector?.matchLabels;
   const empty = selector !== undefined && labels === undefined;
-  const root = isRoot(mesh, owners, policy.namespace);
+  const scope = scopeOf(mesh, owners, policy);
   const found = misreadings(policy, owners.trustDomains);
   const custom = policy.action === 'CUSTOM';
   const limits = limitsIdentity(policy);
-  const where = root === 'none' ? policy.namespace : undefined;
   if (found.length > 0 || empty || custom) {
-    yield* byEnforcer(policy, owners, root, found, context);
+    yield* byEnforcer(policy, owners, scope, found, context);
   }
   if (limits && !empty && mesh.fact(ambient).state !== 'off') {
-    yield* identityRefused(mesh, policy, owners, labels, where);
+    yield* identityRefused(mesh, policy, owners, labels, scope.where);
   }
-  if (labels !== undefined && Object.keys(labels).length > 0) yield* ofUnheeding(mesh, policy, owners, labels, root);
+  if (labels !== undefined && Object.keys(labels).length > 0) yield* ofUnheeding(mesh, policy, owners, labels, scope);
 }
 
 /** What becomes of a policy that ztunnel reads otherwise than it is written, by who enforces where. */
 function* byEnforcer(
   policy: AuthorizationPolicy,
   owners: Owners,
-  root: ReturnType<typeof isRoot>,
+  { root, where }: Scope,
   found: readonly Misreading[],
   { mesh, skipped }: CheckContext<unknown>,
 ): Search {
   const labels = policy.selector?.matchLabels;
   const empty = policy.selector !== undefined && labels === undefined;
   const custom = policy.action === 'CUSTOM';
-  const where = root === 'none' ? policy.namespace : undefined;
   const groups = yield* grouped(mesh, labels, where, custom, owners.gatewaysHeedSelectors);
   let provider = false;
   let rival = false;
@@ -262,7 +276,7 @@ function* byEnforcer(
       }
     }
     if (custom && !provider && selected.envoy !== undefined) {
-      const report = unknownProvider(policy, owners, [ref(selected.envoy)], certain);
+      const report = unaskedProvider(mesh, policy, owners, [ref(selected.envoy)], certain);
       if (report !== undefined) yield report;
       provider = report !== undefined;
     }

@@ -318,11 +318,3 @@ export function crdOf(mesh: Mesh, kind: GroupKind): CustomResourceDefinition | '
   for (const crd of mesh.list(CRD)) if (crd.defines === kind) return crd;
   return mesh.complete(CRD) ? 'absent' : 'unknown';
 }
-
-/** MeshConfig's extension providers by name; undefined where meshConfig is not known. */
-export function extensionProviders(controlPlane: ControlPlane): ReadonlySet<string> | undefined {
-  if (controlPlane.sharedUnread === true) return undefined;
-  if (controlPlane.meshConfig === undefined || record(controlPlane.meshConfig) === undefined) return undefined;
-  const providers = at(controlPlane.meshConfig, 'extensionProviders');
-  return new Set((Array.isArray(providers) ? providers : []).flatMap(provider => text(at(provider, 'name')) ?? []));
-}

@@ -33,11 +33,12 @@ async function rendered(minor: IstioMinor, profile: string): Promise<string> {
   return stdout;
 }
 
-/** What a cluster has beside Istio's own objects: its root namespace, a node, the classes that istiod makes, the Gateway API. */
+/** What a cluster has beside Istio's own objects: its root namespace, the authorizer of its MeshConfig, a node, the classes that istiod makes, the Gateway API. */
 function around(minor: IstioMinor): string {
   const classes = { istio: 'gateway-controller', 'istio-waypoint': 'mesh-controller' };
   return [
     'apiVersion: v1\nkind: Namespace\nmetadata: { name: istio-system }',
+    'apiVersion: v1\nkind: Service\nmetadata: { name: authz, namespace: istio-system }\nspec: { selector: { app: authz }, ports: [{ name: grpc, port: 9000 }] }',
     `apiVersion: v1\nkind: Node\nmetadata: { name: n, labels: { kubernetes.io/os: linux } }\nstatus: { nodeInfo: { kubeletVersion: ${KUBELETS[minor]} } }`,
     ...Object.entries(classes).map(
       ([name, controller]) =>

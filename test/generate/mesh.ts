@@ -533,7 +533,7 @@ export function controlPlane(random: Random): readonly Manifest[] {
           data: {
             mesh: random.pick([
               '{}',
-              'extensionProviders: [{name: ext-authz}]',
+              'extensionProviders: [{name: ext-authz, envoyExtAuthzGrpc: {service: web.infra.svc.cluster.local, port: 80}}]',
               'discoverySelectors: [{matchLabels: {team: a}}]',
               'trustDomain: td',
             ]),
