@@ -4,7 +4,7 @@ import { type GroupKind, type ObjectRef, refKey, spoken } from '../../src/kube/k
 import { pointer } from '../../src/kube/patch.ts';
 import { readersOf } from '../../src/mesh/implementations.ts';
 import { ROUTE_KINDS, type Route } from '../../src/mesh/kinds/gateways.ts';
-import { ALPHA_INFERENCE_POOL } from '../../src/mesh/kinds/inference.ts';
+import { ALPHA_INFERENCE_POOL, INFERENCE_POOL } from '../../src/mesh/kinds/inference.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { isOf } from '../../src/mesh/kinds.ts';
 import { KNOWLEDGE } from '../../src/mesh/releases.ts';
@@ -59,6 +59,8 @@ function* oldReferences(subject: Meta): Iterable<OldReference> {
   if (isOf(subject, GRANT)) {
     for (const [index, { kind, name }] of subject.to.entries()) {
       if (kind !== ALPHA_INFERENCE_POOL) continue;
+      // with the new group beside it, the old one is left for another implementation or for the way back
+      if (subject.to.some(other => other.kind === INFERENCE_POOL && (other.name ?? name) === name)) continue;
       yield {
         target: { kind, namespace: subject.namespace, name: name ?? '*' },
         path: pointer('spec', 'to', index, 'group'),

@@ -15,11 +15,10 @@ import {
 import { isOf } from '../../src/mesh/kinds.ts';
 import { deploymentName, type ManagedAs, managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
-import { controlPlanes } from '../../src/mesh/releases.ts';
+import { controlPlanes, istiodNamespaces } from '../../src/mesh/releases.ts';
 import { type Fault, mergeParameters, parametersOf, type Stopped } from './parameters.ts';
 import {
   classDefaults,
-  defaultsNamespaces,
   isRunHere,
   isWaypoint,
   letsNobodyGo,
@@ -204,7 +203,7 @@ function* checkDefaults(configMap: ConfigMap, { mesh }: CheckContext<unknown>): 
   const as = managedAs(mesh, className);
   if (as === 'none' || as === 'unknown') return;
   const planes = mesh.fact(controlPlanes);
-  const read = defaultsNamespaces(mesh);
+  const read = mesh.fact(istiodNamespaces);
   if (!read.includes(configMap.namespace)) {
     // without a control plane its namespace is a guess
     if (planes.length === 0) return;

@@ -7,7 +7,7 @@ import { AUTOSCALER, type HorizontalPodAutoscaler, type PodDisruptionBudget } fr
 import { deploymentName, managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { classDefaultsKey } from '../../src/mesh/references.ts';
-import { controlPlanes, rootNamespaces, runnersOf } from '../../src/mesh/releases.ts';
+import { controlPlanes, istiodNamespaces, runnersOf } from '../../src/mesh/releases.ts';
 import { type Merged, mergeParameters, parametersOf } from './parameters.ts';
 
 const DEPLOYMENT = 'Deployment.apps';
@@ -66,15 +66,6 @@ function oldest(found: readonly ConfigMap[]): readonly ConfigMap[] {
   return [...dated.slice(0, 1).map(([, configMap]) => configMap), ...undated];
 }
 
-/**
- * The namespaces in which a control plane here looks for defaults of a class: where it runs, whatever MeshConfig calls the root namespace
- * (systemNamespace in deploymentcontroller.go is the pod's own; tried with istiod 1.30 and 1.31 and another rootNamespace). Without a
- * control plane it is a guess.
- */
-export function defaultsNamespaces(mesh: Mesh, planes = mesh.fact(controlPlanes)): readonly string[] {
-  return planes.length === 0 ? mesh.fact(rootNamespaces) : [...new Set(planes.map(plane => plane.namespace))];
-}
-
 /** The defaults of a class that istiod may take from its own namespace: one where that is decided, none where there are none. */
 export function classDefaults(mesh: Mesh, className: string, istiodNamespace: string): readonly ConfigMap[] {
   const found: ConfigMap[] = [];
@@ -90,7 +81,8 @@ export function parameterSources(mesh: Mesh, gateway: Gateway): readonly (readon
     gateway.parameters === undefined ? undefined : mesh.get('ConfigMap', gateway.namespace, gateway.parameters);
   const last = own === undefined ? [] : [own];
   const owners = runnersOf(mesh, gateway);
-  return defaultsNamespaces(mesh, owners.length > 0 ? owners : undefined).flatMap(namespace => {
+  const namespaces = owners.length === 0 ? mesh.fact(istiodNamespaces) : owners.map(plane => plane.namespace);
+  return [...new Set(namespaces)].flatMap(namespace => {
     const defaults = classDefaults(mesh, gateway.className, namespace);
     return defaults.length === 0 ? [last] : defaults.map(one => [one, ...last]);
   });

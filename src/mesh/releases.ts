@@ -259,6 +259,19 @@ export const rootNamespaces: Fact<readonly string[]> = {
 };
 
 /**
+ * The namespaces in which a control plane here looks for defaults of a class of Gateways: where it runs, whatever MeshConfig calls the root
+ * namespace (systemNamespace in pilot/pkg/config/kube/gatewaycommon/deploymentcontroller.go is the pod's own; tried with istiod 1.30 and
+ * 1.31 and another rootNamespace). Without a control plane the root namespace is a guess.
+ */
+export const istiodNamespaces: Fact<readonly string[]> = {
+  name: 'istiodNamespaces',
+  compute(mesh) {
+    const planes = mesh.fact(controlPlanes);
+    return planes.length === 0 ? mesh.fact(rootNamespaces) : [...new Set(planes.map(({ namespace }) => namespace))];
+  },
+};
+
+/**
  * The releases of Istio that read the configuration here: each control plane's, else the one given for files without an istiod
  * (`check --istio`). Empty where nothing is known; an unknown release is undefined in the list.
  */

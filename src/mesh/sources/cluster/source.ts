@@ -8,7 +8,7 @@ import type { Meta } from '../../kinds/meta.ts';
 import type { Workload } from '../../kinds/workloads.ts';
 import { isKind, KINDS, type Kind, project } from '../../kinds.ts';
 import type { Declared } from '../../mesh.ts';
-import { cniAgents, controlPlanes, rootNamespaces, sharedMeshConfig } from '../../releases.ts';
+import { cniAgents, controlPlanes, istiodNamespaces, sharedMeshConfig } from '../../releases.ts';
 import { createStore, type Store } from '../../store.ts';
 import type { KubeClient } from './client.ts';
 import { type ConfigMaps, watchConfigMaps } from './configmaps.ts';
@@ -135,7 +135,7 @@ export function createClusterSource({ client, kinds, declared, timing = TIMING }
   configMaps = watchConfigMaps(client, store, {
     all: () => wantedConfigMaps(store),
     few: () => istiosConfigMaps(store),
-    roots: () => store.fact(rootNamespaces),
+    roots: () => store.fact(istiodNamespaces),
   });
 
   /** A CRD that came or changed may serve a kind that was absent; an istiod that came has ConfigMaps of its own. */
