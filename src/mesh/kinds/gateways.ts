@@ -1,4 +1,4 @@
-import { at, number, records, text, texts } from '../../kube/json.ts';
+import { at, fingerprint, number, records, text, texts } from '../../kube/json.ts';
 import { type GroupKind, groupKind, type ObjectRef } from '../../kube/kind.ts';
 import { type LabelSelector, labelSelector, type StringMap, stringMap } from '../../kube/labels.ts';
 import { type Meta, metaOf } from './meta.ts';
@@ -179,6 +179,8 @@ export interface BackendTlsPolicy extends Meta {
   readonly certificateRefs: readonly ObjectRef[];
   readonly wellKnown?: string;
   readonly subjectAltNames: number;
+  /** Of the spec: the version in which it is written is asked for at every change of it. */
+  readonly spec: number;
 }
 
 export function backendTlsPolicy(kind: GroupKind, namespace: string, object: unknown): BackendTlsPolicy {
@@ -204,5 +206,6 @@ export function backendTlsPolicy(kind: GroupKind, namespace: string, object: unk
     })),
     ...(wellKnown === undefined ? {} : { wellKnown }),
     subjectAltNames: records(at(spec, 'validation', 'subjectAltNames')).length,
+    spec: fingerprint(spec),
   };
 }

@@ -1,4 +1,4 @@
-import { at, list, number, record, text } from '../../kube/json.ts';
+import { at, fingerprint, list, number, record, text } from '../../kube/json.ts';
 import { type GroupKind, groupKind } from '../../kube/kind.ts';
 import { lastApplied, type Meta, metaOf } from './meta.ts';
 
@@ -17,6 +17,8 @@ export interface EndpointPicker {
 export interface InferencePool extends Meta {
   readonly picker?: EndpointPicker;
   readonly targetPorts: readonly number[];
+  /** Of the spec of a pool of the old group, in which everything that is changed is changed in vain. */
+  readonly spec?: number;
   /** Paths of fields of an earlier shape, as in V§1.3, with where they were seen. */
   readonly removedFields: readonly string[];
 }
@@ -78,6 +80,7 @@ export function inferencePool(kind: GroupKind, namespace: string, object: unknow
             ...(port === undefined ? {} : { port }),
           },
         }),
+    ...(kind === ALPHA_INFERENCE_POOL ? { spec: fingerprint(spec) } : {}),
     targetPorts: list(at(spec, 'targetPorts')).flatMap(entry => number(at(entry, 'number')) ?? []),
     removedFields:
       kind === INFERENCE_POOL
