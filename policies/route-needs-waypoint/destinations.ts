@@ -1,6 +1,7 @@
 // The Services and ServiceEntries that mesh routing is about, who enforces at their pods, and what their waypoint makes of it.
 import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { ambient, enforcerOf, enrolsByDefault, judgedByOwner } from '../../src/mesh/enrolment.ts';
+import { injectsByDefault } from '../../src/mesh/injection.ts';
 import { SERVICE_ENTRY, type Service, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
@@ -26,8 +27,12 @@ const ENOUGH = 50;
 /** Workloads of a namespace that are looked at for a proxy; of more nobody here says that there is none. */
 const MANY = 1000;
 
-/** Whether a workload of a namespace has a sidecar, or is a gateway where those count too. `unknown` where one may have it. */
+/**
+ * Whether a workload of a namespace has a sidecar, or is a gateway where those count too. `unknown` where one may have it. What is
+ * injected as it comes has them, also where nothing runs yet or any more.
+ */
 export function hasProxies(mesh: Mesh, namespace: string, gateways: boolean): boolean | 'unknown' {
+  if (injectsByDefault(mesh, namespace) === true) return true;
   let unknown = false;
   let count = 0;
   for (const workload of mesh.workloads({}, namespace)) {

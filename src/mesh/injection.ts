@@ -1,7 +1,7 @@
 // Whether a pod gets a proxy from a sidecar injector, from which control plane and template, and whether as a native sidecar.
 // Follows istiod (pkg/kube/inject/{inject,webhook}.go, the chart's mutatingwebhook.yaml; read in 1.26 to 1.31).
 import { at, record, records, text, texts } from '../kube/json.ts';
-import { type LabelSelector, labelSelector, type StringMap, selects } from '../kube/labels.ts';
+import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
 import { yamlIn } from '../kube/yaml.ts';
 import { WEBHOOKS, type Webhook, type WebhookConfiguration } from './kinds/cluster.ts';
 import type { Container, Workload } from './kinds/workloads.ts';
@@ -337,10 +337,13 @@ function standing(mesh: Mesh, workload: Workload, state: InjectionState, why: st
   return { ...NOTHING, state, why, controlPlanes: standingPlanes(mesh, workload), standing: true };
 }
 
-/** What the injectors that are asked about the pods of a workload make of them; undefined where none is asked. */
-function asked(mesh: Mesh, workload: Workload): Injection | undefined {
-  const { labels, annotations } = workload.template;
-  const inNamespace = mesh.get('Namespace', '', workload.namespace)?.labels;
+/** What the injectors that are asked about pods of a namespace make of them; undefined where none is asked. */
+function asked(
+  mesh: Mesh,
+  namespace: string,
+  { labels, annotations }: { readonly labels: StringMap; readonly annotations: StringMap },
+): Injection | undefined {
+  const inNamespace = mesh.get('Namespace', '', namespace)?.labels;
   const seeing = mesh
     .fact(injectors)
     .filter(
@@ -350,7 +353,7 @@ function asked(mesh: Mesh, workload: Workload): Injection | undefined {
     );
   if (seeing.length === 0) return undefined;
   if (inNamespace === undefined && seeing.every(({ namespaceSelector }) => namespaceSelector !== undefined)) {
-    return { ...NOTHING, state: 'unknown', why: `the labels of namespace ${workload.namespace} are not known` };
+    return { ...NOTHING, state: 'unknown', why: `the labels of namespace ${namespace} are not known` };
   }
   const configs = mesh.fact(injectorConfigs);
   const planes = [...new Set(seeing.flatMap(injector => injector.controlPlanes))];
@@ -386,6 +389,13 @@ function reason(namespace: StringMap, labels: StringMap): string {
   return 'an injector webhook selects its namespace';
 }
 
+/** Whether pods of a namespace that say nothing themselves get a sidecar, whether there are any or not. */
+export function injectsByDefault(mesh: Mesh, namespace: string): boolean | 'unknown' {
+  if (IGNORED.has(namespace)) return false;
+  const state = asked(mesh, namespace, { labels: NO_STRINGS, annotations: NO_STRINGS })?.state;
+  return state === 'unknown' ? 'unknown' : state === 'sidecar';
+}
+
 /** Whether the pods of a workload get a proxy, from whom, and by which template. The one place that decides it. */
 export function injectionOf(mesh: Mesh, workload: Workload): Injection {
   const { template } = workload;
@@ -397,7 +407,7 @@ export function injectionOf(mesh: Mesh, workload: Workload): Injection {
   const stored = workload.kind === 'Pod' && workload.created !== '';
   const holds = holdsProxy(workload);
   if (!stored && !template.hostNetwork && !IGNORED.has(workload.namespace)) {
-    const injection = asked(mesh, workload);
+    const injection = asked(mesh, workload.namespace, workload.template);
     if (injection !== undefined && (injection.state === 'sidecar' || injection.state === 'gateway')) return injection;
     if (injection !== undefined && !holds && !isWrittenGateway(workload)) return injection;
   }
