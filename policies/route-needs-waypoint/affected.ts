@@ -5,6 +5,7 @@ import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
 import { GATEWAY, GATEWAY_CLASS, ISTIO_GATEWAY } from '../../src/mesh/kinds/gateways.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { VIRTUAL_SERVICE } from '../../src/mesh/kinds/routing.ts';
 import { SERVICE_ENTRY, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
@@ -12,8 +13,24 @@ import type { Kind } from '../../src/mesh/kinds.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
 import { hostKey } from '../../src/mesh/references.ts';
 import { rootNamespaces } from '../../src/mesh/releases.ts';
-import { namersOf, servicesIn, servicesOf } from '../../src/mesh/waypoints.ts';
+import {
+  bindingLabels,
+  CANARY,
+  CANARY_NAMESPACE,
+  consumerNamespace,
+  namedWaypoint,
+  namersOf,
+  servicesIn,
+  servicesOf,
+  USE_WAYPOINT,
+  USE_WAYPOINT_NAMESPACE,
+} from '../../src/mesh/waypoints.ts';
 import { type Destination, HOSTNAME } from './destinations.ts';
+
+const WAYPOINT_LABELS = [
+  [USE_WAYPOINT, USE_WAYPOINT_NAMESPACE],
+  [CANARY, CANARY_NAMESPACE],
+] as const;
 
 type Step = ObjectRef | typeof PAUSE;
 
@@ -73,6 +90,14 @@ function* exportedTo(within: Within, where: string): Iterable<Step> {
   }
 }
 
+/** Those that target a waypoint which some object names: what uses it decides whether a Telemetry there holds for anything. */
+function* atWaypointsOf(within: Within, object: Meta): Iterable<Step> {
+  for (const [key, namespaceKey] of WAYPOINT_LABELS) {
+    const named = namedWaypoint(bindingLabels(object), consumerNamespace(object), key, namespaceKey);
+    if (named !== undefined && named !== 'none') yield* referring(within, refKey(named));
+  }
+}
+
 /** Names the subjects of one Mesh that a change concerns. */
 function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iterable<Step> {
   const { kind, namespace, name } = change.ref;
@@ -81,9 +106,13 @@ function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iter
   if (kind === 'Namespace') {
     yield* around(within, name);
     yield* exportedTo(within, name);
+    for (const object of [change.before, change.after]) if (object !== undefined) yield* atWaypointsOf(within, object);
   } else if (kind === 'Service' || kind === SERVICE_ENTRY) {
-    for (const object of [change.before, change.after])
-      if (object !== undefined) yield* of(within, object as Destination);
+    for (const object of [change.before, change.after]) {
+      if (object === undefined) continue;
+      yield* of(within, object as Destination);
+      yield* atWaypointsOf(within, object);
+    }
     yield* inNamespace(within, namespace);
     yield* inRoots(within, namespace);
   } else if (WORKLOADS.has(kind)) {

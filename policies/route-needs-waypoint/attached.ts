@@ -1,10 +1,10 @@
 // Kinds that attach by selector or targetRefs. A waypoint applies those with targetRefs; ztunnel reads none of them.
 
 import { PAUSE, type Report } from '../../src/engine/policy.ts';
-import { ref, refKey, splitGroupKind, spoken } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey, splitGroupKind, spoken } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { ambient, enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
-import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, GATEWAY_CLASS, type Gateway } from '../../src/mesh/kinds/gateways.ts';
 import {
   type AttachedConfig,
   ENVOY_FILTER,
@@ -17,9 +17,10 @@ import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, rootNamespaces } from '../../src/mesh/releases.ts';
-import { servicesOf, waypointOf } from '../../src/mesh/waypoints.ts';
+import { servicesIn, servicesOf, waypointOf } from '../../src/mesh/waypoints.ts';
 import { captured, type Destination, evidenceFor, obstacle } from './destinations.ts';
 import type { Id } from './policy.ts';
+import { foreignWaypoint, unknownProviders } from './telemetry.ts';
 
 /** Workloads that are looked at for one subject. */
 const ENOUGH = 200;
@@ -111,6 +112,33 @@ function onWaypoint(subject: AttachedConfig, waypoint: Workload): Report<Id> {
   };
 }
 
+/** A target means a Gateway of the subject's own namespace; the waypoint of that name that serves it may stand in another. */
+function* elsewhere(mesh: Mesh, subject: AttachedConfig, target: ObjectRef, path: string): Iterable<Report<Id>> {
+  let meant: Gateway | undefined;
+  let count = 0;
+  const namespace = mesh.get('Namespace', '', subject.namespace);
+  for (const user of [...(namespace === undefined ? [] : [namespace]), ...servicesIn(mesh, subject.namespace)]) {
+    count += 1;
+    if (count > ENOUGH) break;
+    const { gateway } = waypointOf(mesh, user, 'service');
+    if (gateway?.name !== target.name || managedAs(mesh, gateway.className) !== 'waypoint') continue;
+    if (meant === undefined || gateway.namespace < meant.namespace) meant = gateway;
+  }
+  if (meant === undefined) return;
+  const { kind } = splitGroupKind(subject.kind);
+  yield {
+    finding: 'out-of-reach',
+    key: refKey(target),
+    effect: `a target is a Gateway of its own namespace: waypoint ${meant.namespace}/${meant.name} does not apply this ${kind}`,
+    fix:
+      subject.kind === ENVOY_FILTER
+        ? `move it to namespace ${meant.namespace}`
+        : `target the Services here, or move it to namespace ${meant.namespace}`,
+    evidence: [ref(meant), target],
+    path,
+  };
+}
+
 function* targeted(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id>> {
   const { kind } = splitGroupKind(subject.kind);
   const plural = subject.targets.length > 0 ? 'targetRefs' : 'targetRef';
@@ -141,6 +169,10 @@ function* targeted(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id>> {
       };
       continue;
     }
+    if (target.kind === GATEWAY && mesh.get(GATEWAY, target.namespace, target.name) === undefined) {
+      yield* elsewhere(mesh, subject, target, path);
+      continue;
+    }
     if (subject.kind === ENVOY_FILTER) {
       const gateway = target.kind === GATEWAY ? mesh.get(GATEWAY, target.namespace, target.name) : undefined;
       const className = target.kind === GATEWAY_CLASS ? target.name : gateway?.className;
@@ -157,6 +189,7 @@ function* targeted(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id>> {
       }
       continue;
     }
+    if (subject.kind === TELEMETRY && target.kind === GATEWAY) yield* foreignWaypoint(mesh, target, path);
     if (!isService) continue;
     const destination: Destination | undefined =
       target.kind === 'Service'
@@ -225,6 +258,7 @@ function* telemetry(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id> | 
 }
 
 export function* attachedReports(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id> | typeof PAUSE> {
+  if (subject.kind === TELEMETRY) yield* unknownProviders(mesh, subject);
   if (mesh.fact(ambient).state === 'off') return;
   if (subject.targets.length > 0) yield* targeted(mesh, subject);
   else if (subject.kind === TELEMETRY) yield* telemetry(mesh, subject);

@@ -41,6 +41,7 @@ const findings = {
   'gateway-is-gateway-api': warns('a VirtualService that names a Gateway API Gateway'),
   'context-never-matches': warns('an EnvoyFilter for context GATEWAY at a waypoint'),
   'target-ignored': warns('a Telemetry target that nothing applies'),
+  'provider-unknown': warns('a Telemetry that asks a provider which MeshConfig does not define'),
   'target-without-address': warns('a target without an address, which never reaches its waypoint'),
   'target-kind-never-attaches': warns('an EnvoyFilter with a Service as its target'),
   'wrong-traffic-type': warns('a waypoint that does not take Service traffic'),

@@ -395,6 +395,7 @@ function istioPolicy(random: Random, namespaceName: string, name: string): Manif
       ...(kind === 'PeerAuthentication'
         ? { mtls: { mode: 'STRICT' }, portLevelMtls: { [random.pick(['80', '8080'])]: { mode: 'STRICT' } } }
         : {}),
+      ...(kind === 'Telemetry' ? { accessLogging: [{ providers: [{ name: 'ext-authz' }] }] } : {}),
     },
   };
 }

@@ -48,12 +48,38 @@ export function virtualService(kind: GroupKind, namespace: string, object: unkno
   };
 }
 
+/** A provider that a Telemetry asks for one of its signals. */
+export interface SignalProvider {
+  readonly signal: 'accessLogging' | 'metrics' | 'tracing';
+  readonly name: string;
+  /** Where the name stands, from `spec` on. */
+  readonly path: readonly (string | number)[];
+}
+
 /** RequestAuthentication, WasmPlugin, TrafficExtension, EnvoyFilter, Telemetry and Sidecar. */
 export interface AttachedConfig extends Meta, Attachment {
   /** RequestAuthentication: some rule has `presence: REQUIRED` (1.32), so that a missing token is to be refused. */
   readonly requiresToken: boolean;
   /** EnvoyFilter: the contexts of its patches; ANY where a patch names none. */
   readonly contexts: readonly string[];
+  /** Telemetry: the providers that it asks. One by which a signal is switched off (`disabled`, `disableSpanReporting`) is none. */
+  readonly providers: readonly SignalProvider[];
+}
+
+const NO_PROVIDERS: readonly SignalProvider[] = [];
+
+function signalProviders(spec: unknown): readonly SignalProvider[] {
+  const found: SignalProvider[] = [];
+  for (const signal of ['accessLogging', 'metrics', 'tracing'] as const) {
+    for (const [entry, asked] of records(at(spec, signal)).entries()) {
+      if (asked['disabled'] === true || asked['disableSpanReporting'] === true) continue;
+      for (const [index, provider] of records(asked['providers']).entries()) {
+        const name = text(provider['name']) ?? '';
+        if (name !== '') found.push({ signal, name, path: ['spec', signal, entry, 'providers', index, 'name'] });
+      }
+    }
+  }
+  return found.length === 0 ? NO_PROVIDERS : found;
 }
 
 const SELECTOR_KEY: Readonly<Record<string, 'workloadSelector'>> = {
@@ -70,5 +96,6 @@ export function attachedConfig(kind: GroupKind, namespace: string, object: unkno
     contexts: [
       ...new Set(records(at(spec, 'configPatches')).map(patch => text(at(patch, 'match', 'context')) ?? 'ANY')),
     ],
+    providers: kind === TELEMETRY ? signalProviders(spec) : NO_PROVIDERS,
   };
 }
