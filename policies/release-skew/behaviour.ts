@@ -3,15 +3,16 @@
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
 import { ref, refKey } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
+import { routeImplementation } from '../../src/mesh/implementations.ts';
 import { proxyOf } from '../../src/mesh/injection.ts';
 import type { DestinationRule } from '../../src/mesh/kinds/destinationrules.ts';
-import { GATEWAY, type IstioGateway } from '../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, type IstioGateway, type Route } from '../../src/mesh/kinds/gateways.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Fact, Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast, controlPlanes, flag, istioReleases, ownersOf } from '../../src/mesh/releases.ts';
 
-export type BehaviourId = 'gateway-not-merged' | 'retry-budget-default';
+export type BehaviourId = 'gateway-not-merged' | 'retry-budget-default' | 'no-backend-status';
 
 export const GATEWAY_NAME = 'gateway.networking.k8s.io/gateway-name';
 const STRICT = 'PILOT_ENABLE_STRICT_GATEWAY_MERGING';
@@ -101,5 +102,30 @@ export function* onDestinationRule(
     evidence: [],
     because: `istiod ${mesh.fact(controlPlanes)[0]?.release?.text ?? releases[0]?.text}`,
     path: pointer('spec', 'trafficPolicy'),
+  };
+}
+
+/** True for an HTTPRoute with a rule that neither sends its requests anywhere nor redirects them. */
+export function hasRuleWithoutBackend({ rules }: Pick<Route, 'rules'>): boolean {
+  return rules.some(rule => rule.backends.length === 0 && !rule.redirects);
+}
+
+/** Without backends such a rule is answered 404 by 1.30, and 500, as the Gateway API wants it, by others (release notes of 1.30 and 1.31). */
+export function* onHttpRoute(subject: Route, { mesh }: CheckContext<unknown>): Iterable<Report<BehaviourId>> {
+  if (!hasRuleWithoutBackend(subject) || routeImplementation(mesh, subject) !== 'istio') return;
+  const owners = ownersOf(mesh, subject);
+  const is130 = ({ release }: (typeof owners)[number]) =>
+    atLeast(release, '1.30') === true && atLeast(release, '1.31') === false;
+  const [first] = owners;
+  if (first === undefined || !owners.every(is130)) return;
+  const index = subject.rules.findIndex(rule => rule.backends.length === 0 && !rule.redirects);
+  yield {
+    finding: 'no-backend-status',
+    key: 'backendRefs',
+    effect: `rules[${index}] has no backendRefs: its requests are answered 404 by Istio 1.30, and 500 from 1.31 on`,
+    fix: 'add backendRefs or a RequestRedirect, or do not rely on the status',
+    evidence: first.deployment === undefined ? [] : [ref(first.deployment)],
+    because: `istiod ${first.release?.text}`,
+    path: pointer('spec', 'rules', index),
   };
 }

@@ -7,20 +7,29 @@ import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { proxyOf } from '../../src/mesh/injection.ts';
 import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import type { DestinationRule } from '../../src/mesh/kinds/destinationrules.ts';
-import { GATEWAY, GATEWAY_CLASS, ISTIO_GATEWAY, type IstioGateway } from '../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, GATEWAY_CLASS, ISTIO_GATEWAY, type IstioGateway, type Route } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { WORKLOAD_KINDS, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import { isKind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { componentKey } from '../../src/mesh/references.ts';
 import { kubelets } from '../../src/mesh/releases.ts';
-import { GATEWAY_NAME, isOwnGateway, onDestinationRule, onGateway, selectsEverything } from './behaviour.ts';
+import {
+  GATEWAY_NAME,
+  hasRuleWithoutBackend,
+  isOwnGateway,
+  onDestinationRule,
+  onGateway,
+  onHttpRoute,
+  selectsEverything,
+} from './behaviour.ts';
 import { onInjector } from './injector.ts';
 import { newestKubelet, onKubernetes } from './kubernetes.ts';
 import { FILTERED_KINDS, onRevision, REVISION, revisions, STRICT_KINDS } from './revision.ts';
 import { onDataPlane } from './skew.ts';
 
 const DESTINATION_RULE = 'DestinationRule.networking.istio.io';
+const HTTP_ROUTE = 'HTTPRoute.gateway.networking.k8s.io';
 const LABELLED: readonly GroupKind[] = ['Namespace', GATEWAY, ...FILTERED_KINDS, ...STRICT_KINDS];
 
 const hasRevision = (one: Workload) => one.template.labels[REVISION] !== undefined;
@@ -92,6 +101,12 @@ export const releaseSkew = definePolicy({
       seen: ['audit'],
       doc: 'a retryBudget without a percent, whose default has changed',
     },
+    'no-backend-status': {
+      action: 'warn',
+      since: '1.30',
+      seen: ['validate', 'files', 'audit'],
+      doc: 'an HTTPRoute rule without backends or redirect, which 1.30 answers otherwise than its neighbours',
+    },
     'revision-unknown': {
       action: 'warn',
       seen: ['validate', 'files', 'audit'],
@@ -103,6 +118,7 @@ export const releaseSkew = definePolicy({
     yield* onRevision(subject, context);
     if (subject.kind === ISTIO_GATEWAY) yield* onGateway(subject as IstioGateway, context);
     if (subject.kind === DESTINATION_RULE) yield* onDestinationRule(subject as DestinationRule, context);
+    if (subject.kind === HTTP_ROUTE) yield* onHttpRoute(subject as Route, context);
     if (!WORKLOADS.has(subject.kind)) return;
     const workload = subject as Workload;
     if (workload.component !== 'istiod') yield* onDataPlane(workload, context);
@@ -115,6 +131,10 @@ export const releaseSkew = definePolicy({
     const { kind, name, namespace } = change.ref;
     if (WORKLOADS.has(kind) && [change.before, change.after].some(isGatewayOfTheirs)) {
       yield* matching(after.list(ISTIO_GATEWAY), selectsEverything);
+    }
+    // whose its Gateway is, and by which release it is served
+    if (kind === GATEWAY || kind === GATEWAY_CLASS || kind === 'Namespace' || touchesControlPlane(change)) {
+      yield* matching(after.list(HTTP_ROUTE), hasRuleWithoutBackend);
     }
     if (kind === 'Node') {
       const [was, is] = [newestKubelet(before.fact(kubelets)), newestKubelet(after.fact(kubelets))];

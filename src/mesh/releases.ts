@@ -331,3 +331,11 @@ export function crdOf(mesh: Mesh, kind: GroupKind): CustomResourceDefinition | '
   for (const crd of mesh.list(CRD)) if (crd.defines === kind) return crd;
   return mesh.complete(CRD) ? 'absent' : 'unknown';
 }
+
+/** Names of MeshConfig's extension providers, of whatever kind; undefined where meshConfig is not known. */
+export function extensionProviders(controlPlane: ControlPlane): ReadonlySet<string> | undefined {
+  if (controlPlane.sharedUnread === true) return undefined;
+  const config = record(controlPlane.meshConfig);
+  if (config === undefined) return undefined;
+  return new Set(records(config['extensionProviders']).flatMap(provider => text(provider['name']) ?? []));
+}
