@@ -236,7 +236,8 @@ function* check(policy: BackendTlsPolicy, { mesh }: CheckContext<unknown>): Foun
   if (planes === undefined) return;
   if (isForOthers(mesh, policy, targets)) return;
   yield* certificates(policy, mesh, planes);
-  if (policy.subjectAltNames === 0) {
+  // every version has a hostname; where there is none it is one of an older shape, which says nothing here
+  if (policy.subjectAltNames === 0 && policy.hostname !== '') {
     const system = policy.wellKnown === 'System';
     yield {
       finding: 'hostname-not-verified',
