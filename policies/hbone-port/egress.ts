@@ -1,7 +1,7 @@
 // What goes out from the pods that a policy selects.
 import { PAUSE } from '../../src/engine/policy.ts';
 import { ref, refKey } from '../../src/kube/kind.ts';
-import { enforcerOf } from '../../src/mesh/enrolment.ts';
+import { ambient, enforcerOf } from '../../src/mesh/enrolment.ts';
 import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule } from '../../src/mesh/kinds/network.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
@@ -26,13 +26,17 @@ function* cutOff(
 ): Found {
   const enforcer = enforcerAt(enforcerOf(mesh, target));
   if (enforcer.by !== 'ztunnel') return;
+  const captured = pod.by === 'ztunnel';
   const waypoint = waypointBefore(mesh, target);
+  // sidecars go past waypoints, gateways as well unless they are told otherwise
+  if (!captured && waypoint !== undefined) return;
   const other = waypoint === undefined ? podEnd(mesh, target) : waypointEnd(mesh, waypoint.gateway);
   // it goes through all rules of all policies, for each rule
   yield PAUSE;
   const answer = admits(policiesIn(mesh, policy.namespace), { direction: 'egress', pod: pod.end, other, ...HBONE });
   if (answer !== 'no') return;
-  const certain = pod.certain && enforcer.certain;
+  // whether sidecars and gateways speak HBONE is a setting of theirs (ENABLE_HBONE, on where ambient is)
+  const certain = pod.certain && enforcer.certain && captured;
   if (waypoint !== undefined) {
     const { namespace, name } = waypoint.gateway;
     yield {
@@ -82,7 +86,7 @@ function* toPeer(
   }
   if (!empty || !closed || applicationRules([rule], 'egress', pod.end).length === 0) return;
   const { state, at } = yield* membershipOf(mesh, peer, policy.namespace, () => true);
-  if (state === 'outside') return;
+  if (state === 'outside' || (state === 'unknown' && pod.by !== 'ztunnel')) return;
   yield {
     finding: 'egress-blocked',
     key,
@@ -125,11 +129,13 @@ function missesWaypoint(mesh: Mesh, pod: Selected): boolean {
 
 /** What a policy does to the traffic that goes out from one workload that it selects. */
 export function* egress(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found {
-  if (policy.egress === undefined || (pod.by !== 'ztunnel' && pod.by !== 'waypoint')) return;
+  if (policy.egress === undefined || pod.by === 'nobody') return;
   const grants = hboneGrants(mesh, pod.end, 'egress');
   if (grants === 'everybody') return;
   const closed = grants.length === 0;
-  if (closed && policy.egress.length === 0 && selectsAll(policy.podSelector)) {
+  const client = pod.by === 'sidecar' || pod.by === 'gateway';
+  if (client && mesh.fact(ambient).state !== 'on') return;
+  if (!client && closed && policy.egress.length === 0 && selectsAll(policy.podSelector)) {
     yield {
       finding: 'default-deny',
       key: 'egress',
@@ -163,7 +169,7 @@ export function* egress(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found
     }
     if (rule.ports.length > 0 && applicationRules([rule], 'egress', pod.end).length === 0) {
       // one that opens 15008 to the pods alone keeps from the waypoint before them
-      if (!ruleHasPort(rule, HBONE, undefined)) continue;
+      if (client || !ruleHasPort(rule, HBONE, undefined)) continue;
       misses ??= missesWaypoint(mesh, pod);
       if (!misses) continue;
     }

@@ -2,7 +2,7 @@
 import { PAUSE, type Report } from '../../src/engine/policy.ts';
 import { ref, refKey } from '../../src/kube/kind.ts';
 import { matchesLabels } from '../../src/kube/labels.ts';
-import { ambient, enforcerOf } from '../../src/mesh/enrolment.ts';
+import { ambient, enforcerOf, GATEWAY_NAME } from '../../src/mesh/enrolment.ts';
 import type { NetworkPolicy, NetworkPolicyPeer, NetworkPolicyRule } from '../../src/mesh/kinds/network.ts';
 import { AUTHORIZATION_POLICY } from '../../src/mesh/kinds/security.ts';
 import type { Fact, Mesh } from '../../src/mesh/mesh.ts';
@@ -264,7 +264,18 @@ function* sidecar(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found {
   }
 }
 
-/** Whether a policy opens ports of a waypoint, and by that closes 15008: those of Istio's agents too, unless another isolates it on purpose. */
+/** True for a policy that is about gateways by name: nobody isolates a waypoint on purpose, which has no clients without HBONE. */
+function asksForGateway({ podSelector: { matchLabels, matchExpressions } }: NetworkPolicy): boolean {
+  return (
+    matchLabels[GATEWAY_NAME] !== undefined ||
+    matchExpressions.some(({ key, operator }) => key === GATEWAY_NAME && (operator === 'In' || operator === 'Exists'))
+  );
+}
+
+/**
+ * Whether a policy closes 15008 of a waypoint: it opens ports of an application; ports of Istio's agents, or, being about the
+ * waypoint, none at all (`policyTypes` left out imply Ingress), unless a default deny closes it already, of which that was said.
+ */
 function closesWaypoint(
   policy: NetworkPolicy,
   rules: readonly NetworkPolicyRule[],
@@ -272,9 +283,9 @@ function closesWaypoint(
   mesh: Mesh,
 ): boolean {
   if (applicationRules(rules, 'ingress', end).length > 0) return true;
-  return (
-    tcpRules(rules, 'ingress', end).length > 0 &&
-    selecting(policiesIn(mesh, policy.namespace), end, 'ingress').every(({ ingress }) => ingress?.length !== 0)
+  if (rules.length === 0 ? !asksForGateway(policy) : tcpRules(rules, 'ingress', end).length === 0) return false;
+  return selecting(policiesIn(mesh, policy.namespace), end, 'ingress').every(
+    other => other.ingress?.length !== 0 || asksForGateway(other),
   );
 }
 

@@ -29,7 +29,7 @@ function* check(policy: NetworkPolicy, mesh: Mesh, options: Options): Found {
       yield PAUSE;
       continue;
     }
-    if (pod.by === 'nobody' || pod.by === 'gateway') continue;
+    if (pod.by === 'nobody') continue;
     count += 1;
     if (count % 5 === 0) yield PAUSE;
     for (const found of [ingress(policy, pod, mesh, options), egress(policy, pod, mesh)]) {

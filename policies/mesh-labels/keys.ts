@@ -22,6 +22,9 @@ export interface Row {
   readonly instead?: string | undefined;
   readonly since?: string | undefined;
   readonly until?: string | undefined;
+  readonly metadata?:
+    | readonly { readonly name: string; readonly until: string; readonly instead: string }[]
+    | undefined;
   readonly quiet?: true | undefined;
   readonly source?: string | undefined;
 }

@@ -231,6 +231,19 @@ export const LABELS: LabelTable = {
     {
       key: 'proxy.istio.io/config',
       kinds: ['Pod'],
+      metadata: [
+        {
+          name: 'METRIC_ROTATION_INTERVAL',
+          until: '1.27',
+          instead: 'use the pod annotation sidecar.istio.io/statsEvictionInterval',
+        },
+        {
+          name: 'METRIC_GRACEFUL_DELETION_INTERVAL',
+          until: '1.27',
+          instead: 'use the pod annotation sidecar.istio.io/statsEvictionInterval',
+        },
+      ],
+      source: '1.28 upgrade notes',
     },
     {
       key: 'proxy.istio.io/overrides',

@@ -1,9 +1,11 @@
 // Labels and annotations of the mesh that do not say what their author thinks.
 import * as z from 'zod';
 import { type CheckContext, definePolicy, matching, type Report } from '../../src/engine/policy.ts';
+import { at, record } from '../../src/kube/json.ts';
 import { type GroupKind, ref } from '../../src/kube/kind.ts';
 import type { StringMap } from '../../src/kube/labels.ts';
 import { pointer } from '../../src/kube/patch.ts';
+import { yamlIn } from '../../src/kube/yaml.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { injectionOf, proxyOf } from '../../src/mesh/injection.ts';
 import { GATEWAY, GATEWAY_CLASS, type Gateway, type GatewayClass } from '../../src/mesh/kinds/gateways.ts';
@@ -113,6 +115,32 @@ function outlived(mesh: Mesh, until: string): boolean {
   return releases.length > 0 && releases.every(release => release !== undefined && compareRelease(release, until) > 0);
 }
 
+/** Variables that the proxyMetadata of a ProxyConfig sets and that are no longer read. */
+function* onMetadata(place: Place, row: Row, value: string, { mesh }: CheckContext<unknown>): Iterable<Report<Id>> {
+  for (const { name, until, instead } of row.metadata ?? []) {
+    // YAML is read where the name stands in the text at all
+    if (!value.includes(name) || !outlived(mesh, until)) continue;
+    const config = yamlIn(value)?.value;
+    const metadata = record(at(config, 'proxyMetadata') ?? at(config, 'proxy_metadata'));
+    if (metadata === undefined || !Object.hasOwn(metadata, name)) continue;
+    yield {
+      finding: 'no-longer-read',
+      key: `${row.key} ${name}`,
+      effect: `${name} in ${row.key} has no effect any more: Istio reads it up to ${until} only`,
+      fix: instead,
+      evidence: [],
+      because: `istiod ${mesh.fact(istioReleases)[0]?.text}`,
+      path: pointer(...place.path, 'annotations', row.key),
+    };
+  }
+}
+
+/** Whether releases differ on an annotation: what a change of istiod can make of it. */
+function expires(key: string, value: string): boolean {
+  const row = knowledgeOf(key).annotation;
+  return row?.until !== undefined || row?.metadata?.some(({ name }) => value.includes(name)) === true;
+}
+
 function* onAnnotation(
   subject: Meta,
   place: Place,
@@ -135,6 +163,7 @@ function* onAnnotation(
     };
     return;
   }
+  if (row.metadata !== undefined && place.kind === 'Pod') yield* onMetadata(place, row, value, context);
   if (row.status !== undefined && place.kind === 'Pod') {
     const workload = subject as Workload;
     // a pod has it from whoever writes it, and so has a dump of one; a template has it only by hand
@@ -200,8 +229,8 @@ function* onPlace(subject: Meta, place: Place, context: CheckContext<unknown>): 
     if (annotation !== undefined) {
       yield* onAnnotation(subject, place, annotation, value, context);
       yield* onValue(subject, place, annotation, value, 'annotations', context);
-    } else if (label?.either !== undefined) {
-      if (key === INJECT && kind === 'Pod') yield* onInjectAnnotation(subject as Workload, place, context);
+    } else if (label?.either !== undefined && kind === 'Pod') {
+      if (key === INJECT) yield* onInjectAnnotation(subject as Workload, place, context);
     } else if (label !== undefined) {
       if (!label.kinds.includes(kind) || labels[key] !== undefined) continue;
       yield {
@@ -294,7 +323,7 @@ export const meshLabels = definePolicy({
     'no-longer-read': {
       action: 'warn',
       seen: ['validate', 'files', 'audit'],
-      doc: 'an annotation that the running release no longer reads',
+      doc: 'an annotation, or a variable in one, that the running release no longer reads',
     },
     'half-a-pair': {
       action: 'warn',
@@ -319,7 +348,7 @@ export const meshLabels = definePolicy({
     } else if (touchesControlPlane(change)) {
       yield* matching(after.workloads(), ({ template: { annotations } }) => {
         if (annotations[INJECT] === 'true') return true;
-        for (const key in annotations) if (knowledgeOf(key).annotation?.until !== undefined) return true;
+        for (const key in annotations) if (expires(key, annotations[key] ?? '')) return true;
         return false;
       });
     }

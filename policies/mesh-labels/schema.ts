@@ -26,6 +26,8 @@ const rowSchema = z
     instead: z.string().optional(),
     since: z.string().optional(),
     until: z.string().optional(),
+    /** Variables of its proxyMetadata that are no longer read. */
+    metadata: z.array(z.strictObject({ name: z.string(), until: z.string(), instead: z.string() })).optional(),
     quiet: z.literal(true).optional(),
     source: z.string().optional(),
   })

@@ -64,7 +64,11 @@ function* rules({ before, after }: ChangeContext): Iterable<ObjectRef> {
 }
 
 /** Kinds of which an absence means something here. */
-const WHOLE = ['Node', 'MutatingWebhookConfiguration.admissionregistration.k8s.io'] as const satisfies readonly Kind[];
+const WHOLE = [
+  'Node',
+  'ConfigMap',
+  'MutatingWebhookConfiguration.admissionregistration.k8s.io',
+] as const satisfies readonly Kind[];
 
 function anyRules(mesh: Mesh): boolean {
   for (const kind of ENGINE_KINDS) for (const _ of mesh.list(kind)) return true;

@@ -16,6 +16,7 @@ import { deployments, type Found, isTelling, oldNodes, type Pods } from './facts
 import { forcedOnOldKubelet, jobNeverEnds, pickedContainers } from './kubelets.ts';
 import { unknownOptOut } from './optout.ts';
 import { autoImage, nameTaken, overrideInInit, strayProxy, twoProxies } from './overrides.ts';
+import { BUILT_IN } from './rules.ts';
 
 /** The same answer of every control plane, else unknown. */
 function agreed(mesh: Mesh, workload: Workload, planes: readonly ControlPlane[]): boolean | 'unknown' {
@@ -37,30 +38,45 @@ function* injectionRefused({ mesh, workload, injection, at }: Pods): Found {
       path: at('metadata', 'annotations', annotation),
     };
   }
-  const configs = mesh.fact(injectorConfigs);
-  const knowing = injection.controlPlanes.filter(plane => configs.has(plane));
-  const missing = injection.templates.find(name =>
-    knowing.some(plane => configs.get(plane)?.templates[name] === undefined),
-  );
+  yield* unknownTemplate({ mesh, workload, injection, at });
+}
+
+/** The templates of control planes; those of the chart where a state that is whole has no ConfigMap of an istiod that is in it. */
+function templatesOf(mesh: Mesh, plane: ControlPlane): { readonly names: readonly string[]; readonly known: boolean } {
+  const config = mesh.fact(injectorConfigs).get(plane);
+  if (config !== undefined) return { names: Object.keys(config.templates), known: true };
+  return { names: plane.deployment !== undefined && mesh.complete('ConfigMap') ? [...BUILT_IN] : [], known: false };
+}
+
+function* unknownTemplate({ mesh, workload, injection, at }: Omit<Pods, 'native' | 'evidence'>): Found {
+  const asked = workload.template.annotations[TEMPLATES_ANNOTATION] !== undefined;
+  const knowing = injection.controlPlanes.flatMap(plane => {
+    const { names, known } = templatesOf(mesh, plane);
+    // defaults may name a template that a ConfigMap has not; where it is not there, what the pod asks for alone tells
+    return known || (asked && names.length > 0) ? [{ plane, names, known }] : [];
+  });
+  const lacks = (missing: string) => knowing.filter(({ names }) => !names.includes(missing));
+  const missing = injection.templates.find(name => lacks(name).length > 0);
   if (missing === undefined) return;
-  const lacking = knowing.find(plane => configs.get(plane)?.templates[missing] === undefined) as ControlPlane;
-  const there = Object.keys(configs.get(lacking)?.templates ?? {});
-  const everywhere = injection.controlPlanes.every(
-    plane => configs.has(plane) && configs.get(plane)?.templates[missing] === undefined,
+  const [lacking] = lacks(missing);
+  if (lacking === undefined) return;
+  const configMap = (plane: ControlPlane) => ({
+    kind: 'ConfigMap',
+    namespace: plane.namespace,
+    name: injectorConfigMapName(plane),
+  });
+  const everywhere = injection.controlPlanes.every(plane =>
+    lacks(missing).some(other => other.plane === plane && other.known),
   );
   yield {
     finding: 'injection-refused',
     key: `${TEMPLATES_ANNOTATION}=${missing}`,
     effect: `no injection template is called "${missing}": the object is stored and its pods never come`,
     fix:
-      there.length > 0
-        ? `${TEMPLATES_ANNOTATION}: ${there.join(' | ')}`
-        : `define templates in ConfigMap ${lacking.namespace}/${injectorConfigMapName(lacking)}, which has none`,
-    evidence: knowing.map(plane => ({
-      kind: 'ConfigMap',
-      namespace: plane.namespace,
-      name: injectorConfigMapName(plane),
-    })),
+      lacking.known && lacking.names.length > 0
+        ? `${TEMPLATES_ANNOTATION}: ${lacking.names.join(' | ')}`
+        : `define templates in ConfigMap ${lacking.plane.namespace}/${injectorConfigMapName(lacking.plane)}${lacking.known ? ', which has none' : ''}`,
+    evidence: knowing.map(({ plane, known }) => (known ? configMap(plane) : { ...configMap(plane), missing: true })),
     certain: injection.certain && everywhere,
     path: at('metadata', 'annotations', TEMPLATES_ANNOTATION),
   };

@@ -1,19 +1,27 @@
 // Who would be surprised where istiod puts the proxy: since 1.27 under initContainers, wherever every kubelet is 1.33 or newer.
 import * as z from 'zod';
-import { type CheckContext, definePolicy, type FindingSpec, type PAUSE, type Report } from '../../src/engine/policy.ts';
+import { type CheckContext, definePolicy, type FindingSpec, PAUSE, type Report } from '../../src/engine/policy.ts';
 import type { GroupKind, ObjectRef } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
-import { injectorConfigMapName, nativeByDefault, parseInjectorConfig } from '../../src/mesh/injection.ts';
+import { injectionOf, injectorConfigMapName, nativeByDefault, parseInjectorConfig } from '../../src/mesh/injection.ts';
 import type { ConfigMap, Specified } from '../../src/mesh/kinds/cluster.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
-import { WORKLOAD_KINDS, WORKLOADS, type Workload } from '../../src/mesh/kinds/workloads.ts';
+import { WORKLOAD_KINDS, WORKLOADS, type Workload, workload } from '../../src/mesh/kinds/workloads.ts';
 import { isOf, type Kind } from '../../src/mesh/kinds.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { type ControlPlane, controlPlanes } from '../../src/mesh/releases.ts';
 import { affected, asksForSidecars, ENGINE_KINDS, MUTATOR_KINDS, sidecarsExpected } from './affected.ts';
 import { deployments, type PodFinding, settingOf } from './facts.ts';
 import { podReports } from './pods.ts';
-import { counterpartLocation, isBuiltIn, narrowRules, patchesRegularOnly, rulesOf } from './rules.ts';
+import {
+  counterpartLocation,
+  isBuiltIn,
+  isTooLarge,
+  narrowRules,
+  patchesRegularOnly,
+  type Rule,
+  rulesOf,
+} from './rules.ts';
 
 const CONSTRAINTS = 'constraints.gatekeeper.sh';
 /** The API server asks no webhook about its own admission policies. */
@@ -97,9 +105,24 @@ function hasCounterpart(mesh: Mesh, subject: Specified): boolean {
   return false;
 }
 
+/** The control planes that inject the pods of a namespace; all of them where none is known to. */
+function injecting(mesh: Mesh, { name }: Meta, planes: readonly ControlPlane[]): readonly ControlPlane[] {
+  const injection = injectionOf(mesh, workload('Pod', name, { spec: {} }));
+  return injection.certain && injection.controlPlanes.length > 0 ? injection.controlPlanes : planes;
+}
+
+/** Rules of one object that are reported: whoever mends these finds the others. */
+const EXAMPLES = 20;
+
 function* ruleReports(subject: Specified, { mesh, stage, skipped }: CheckContext<unknown>): Found {
   if (subject.kind.endsWith(NEVER_ASKED) && (stage === 'mutate' || stage === 'validate')) return;
-  const narrow = narrowRules(rulesOf(subject.kind, subject.spec));
+  if (isTooLarge(subject.spec)) return;
+  const rules: Rule[] = [];
+  for (const rule of rulesOf(subject.kind, subject.spec)) {
+    rules.push(rule);
+    if (rules.length % 20 === 0) yield PAUSE;
+  }
+  const narrow = narrowRules(rules);
   if (narrow.length === 0 || hasCounterpart(mesh, subject)) return;
   const planes = mesh.fact(controlPlanes);
   if (planes.length === 0) {
@@ -110,9 +133,9 @@ function* ruleReports(subject: Specified, { mesh, stage, skipped }: CheckContext
   // a namespaced policy holds for its own namespace's pods, which are gateways or nothing where nobody asks for sidecars
   const home = subject.namespace === '' ? undefined : mesh.get('Namespace', '', subject.namespace);
   if (home !== undefined && !asksForSidecars(home)) return;
-  const native = nativeSomewhere(mesh, planes);
+  const native = nativeSomewhere(mesh, home === undefined ? planes : injecting(mesh, home, planes));
   if (native === undefined) return;
-  for (const rule of narrow) {
+  for (const rule of narrow.slice(0, EXAMPLES)) {
     yield {
       finding: 'targets-containers',
       key: rule.key,

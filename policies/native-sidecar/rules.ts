@@ -166,15 +166,15 @@ function namesOf(variables: readonly JsonObject[], known: Named = new Map()): Na
   return named;
 }
 
-function kyvernoRules(spec: unknown): readonly Rule[] {
+function* kyvernoRules(spec: unknown): Iterable<Rule> {
   // pod security judges containers of every kind
   const judgesInit =
     saysInit(at(spec, 'rules')) ||
     records(at(spec, 'rules')).some(rule => at(rule, 'validate', 'podSecurity') !== undefined);
-  return list(at(spec, 'rules')).map((rule, index) => {
+  for (const [index, rule] of list(at(spec, 'rules')).entries()) {
     // match and exclude pick objects by kind, name and label; what a rule generates is no pod that is admitted
     const { match: _match, exclude: _exclude, generate: _generate, name: _name, ...rest } = record(rule) ?? {};
-    return {
+    yield {
       key: text(at(rule, 'name')) ?? String(index),
       path: `/spec/rules/${index}`,
       lists: inKyverno(
@@ -185,29 +185,30 @@ function kyvernoRules(spec: unknown): readonly Rule[] {
       mutates: rest['mutate'] !== undefined,
       ...(!judgesInit && rest['validate'] !== undefined && onlyLetsOff(rest) ? { needless: true as const } : {}),
     };
-  });
+  }
 }
 
 /** The policies that are written in CEL: Kyverno's newer kinds and the API server's own. */
-function celRules(spec: unknown): readonly Rule[] {
+function* celRules(spec: unknown): Iterable<Rule> {
   const named = namesOf(records(at(spec, 'variables')));
   const reach = (value: unknown) => textsIn(value).reduce((lists, one) => either(lists, mentions(one, named)), NEITHER);
   const mutates = list(at(spec, 'mutations')).length > 0;
   const letsOff = !mutates && !saysInit(spec) && onlyLetsOff(spec);
-  const part = (key: string, mutates: boolean): readonly Rule[] =>
-    list(at(spec, key)).map((item, index) => ({
-      key: `${key}/${index}`,
-      path: `/spec/${key}/${index}`,
-      lists: reach(item),
-      mutates,
-      ...(letsOff ? { needless: true as const } : {}),
-    }));
-  return [
-    ...part('variables', mutates),
-    ...part('matchConditions', mutates),
-    ...part('mutations', true),
-    ...part('validations', false),
-  ];
+  function* part(key: string, mutates: boolean): Iterable<Rule> {
+    for (const [index, item] of list(at(spec, key)).entries()) {
+      yield {
+        key: `${key}/${index}`,
+        path: `/spec/${key}/${index}`,
+        lists: reach(item),
+        mutates,
+        ...(letsOff ? { needless: true as const } : {}),
+      };
+    }
+  }
+  yield* part('variables', mutates);
+  yield* part('matchConditions', mutates);
+  yield* part('mutations', true);
+  yield* part('validations', false);
 }
 
 /** Gatekeeper's mutators: one location (`spec.containers[name:istio-proxy].image`), and tests of paths. */
@@ -247,8 +248,26 @@ function inParameters(value: unknown, depth = 0): Lists {
 
 const GATEKEEPER_MUTATORS = new Set(['Assign', 'AssignImage', 'ModifySet']);
 
-/** The rules of another engine's object. */
-export function rulesOf(kind: GroupKind, spec: unknown): readonly Rule[] {
+/** More parts than any policy that somebody wrote has; its rules would be looked through for seconds. */
+const PARTS = 20_000;
+
+/** True for a spec of which nothing is said for its size. */
+export function isTooLarge(spec: unknown): boolean {
+  let left = PARTS;
+  const walk = (value: unknown, depth: number): void => {
+    left -= 1;
+    if (left < 0 || depth > DEPTH || typeof value !== 'object' || value === null) return;
+    for (const part of Array.isArray(value) ? (value as readonly unknown[]) : Object.values(value)) {
+      walk(part, depth + 1);
+      if (left < 0) return;
+    }
+  };
+  walk(spec, 0);
+  return left < 0;
+}
+
+/** The rules of another engine's object, one after the other: each takes its time. */
+export function rulesOf(kind: GroupKind, spec: unknown): Iterable<Rule> {
   const { group, kind: name } = splitGroupKind(kind);
   if (group === 'kyverno.io') return kyvernoRules(spec);
   if (group === 'policies.kyverno.io' || group === 'admissionregistration.k8s.io') return celRules(spec);
@@ -260,13 +279,12 @@ export function rulesOf(kind: GroupKind, spec: unknown): readonly Rule[] {
  * The rules that reach for the proxy among the regular containers only. A rule for the other list beside it, of the same sort,
  * makes both whole; an exemption from a rule that judges regular containers alone is needless with a native proxy, and does no harm.
  */
-export function narrowRules(rules: readonly Rule[]): readonly Rule[] {
+export function narrowRules(of: Iterable<Rule>): readonly Rule[] {
+  const rules = [...of];
+  // whether rules that change pods, and rules that do not, have one for init containers
+  const whole = new Set(rules.filter(({ lists }) => lists.init && !lists.regular).map(({ mutates }) => mutates));
   return rules.filter(
-    rule =>
-      rule.needless !== true &&
-      rule.lists.regular &&
-      !rule.lists.init &&
-      !rules.some(other => other.mutates === rule.mutates && other.lists.init && !other.lists.regular),
+    ({ needless, lists, mutates }) => needless !== true && lists.regular && !lists.init && !whole.has(mutates),
   );
 }
 
@@ -279,7 +297,7 @@ export function counterpartLocation(spec: unknown): string | undefined {
 }
 
 /** Names of the templates that istiod's chart brings; those are written for both kinds of sidecars. */
-const BUILT_IN = new Set([
+export const BUILT_IN: ReadonlySet<string> = new Set([
   'sidecar',
   'gateway',
   'grpc-simple',
