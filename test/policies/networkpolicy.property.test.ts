@@ -3,7 +3,15 @@ import { BlockList, isIPv4 } from 'node:net';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type NetworkPolicy, networkPolicy } from '../../src/mesh/kinds/network.ts';
-import { admits, covered, type Direction, type End, grantsAt, type PodEnd } from '../../src/mesh/networkpolicy.ts';
+import {
+  admits,
+  covered,
+  type Direction,
+  type End,
+  grantsAt,
+  type PodEnd,
+  peerMatches,
+} from '../../src/mesh/networkpolicy.ts';
 
 type Json = Record<string, unknown>;
 
@@ -230,41 +238,133 @@ test(`the evaluator decides like one that goes packet by packet (${RUNS} packets
 });
 
 test('what the evaluator does not know it never calls a refusal or a pass', () => {
+  const seen = new Set<string>();
   fc.assert(
-    fc.property(scene, ({ objects, direction, self, other, protocol, number }) => {
-      if (!('labels' in other)) return;
-      const { addresses: _addresses, ...hidden } = other;
-      const answer = admits(objects.map(project), { direction, pod: self, other: hidden, protocol, port: number });
-      if (answer === 'unknown') return;
-      expect(answer).toBe(plainAdmits(objects, direction, self, other, protocol, number) ? 'yes' : 'no');
-    }),
-    { numRuns: RUNS },
+    fc.property(
+      scene,
+      fc.boolean(),
+      fc.boolean(),
+      ({ objects, direction, self, other, protocol, number }, known, named) => {
+        if (!('labels' in other)) return;
+        const { addresses, namespaceLabels, ...rest } = other;
+        const hidden: End = {
+          ...rest,
+          ...(known && addresses !== undefined ? { addresses } : {}),
+          ...(named && namespaceLabels !== undefined ? { namespaceLabels } : {}),
+        };
+        const answer = admits(objects.map(project), { direction, pod: self, other: hidden, protocol, port: number });
+        seen.add(`${known} ${named} ${answer}`);
+        if (answer === 'unknown') return;
+        expect(answer).toBe(plainAdmits(objects, direction, self, other, protocol, number) ? 'yes' : 'no');
+      },
+    ),
+    { numRuns: 5 * RUNS },
   );
+  // what it can know it does not call unknown, and where something is hidden it can still tell at times
+  expect([...seen].sort()).toEqual([
+    ...['no', 'unknown', 'yes'].map(answer => `false false ${answer}`),
+    ...['no', 'unknown', 'yes'].map(answer => `false true ${answer}`),
+    ...['no', 'unknown', 'yes'].map(answer => `true false ${answer}`),
+    ...['no', 'yes'].map(answer => `true true ${answer}`),
+  ]);
+});
+
+/** A peer like one of the policies, or with a requirement more, or a random one: selectors that have nothing to do with a grant are never covered. */
+const like = fc.record({
+  at: fc.nat(),
+  more: fc.option(requirement),
+  label: fc.option(labels),
+  without: entry('nothing', 'namespaceSelector', 'podSelector'),
+  random: fc.record({ podSelector, namespaceSelector }, { requiredKeys: [] }),
+});
+
+function peerLike(
+  objects: readonly Json[],
+  { at, more, label, without, random }: typeof like extends fc.Arbitrary<infer T> ? T : never,
+): Json {
+  const peers = objects.flatMap(object =>
+    (((object['spec'] as Json)['ingress'] as Json[] | undefined) ?? []).flatMap(one => (one['from'] ?? []) as Json[]),
+  );
+  const found = at % 4 === 0 ? undefined : peers[at % (peers.length || 1)];
+  const base: Json = structuredClone(found === undefined || found['ipBlock'] !== undefined ? (random as Json) : found);
+  if (without !== 'nothing') delete base[without];
+  const pods = (base['podSelector'] ?? (base['namespaceSelector'] === undefined ? {} : undefined)) as Json | undefined;
+  if (pods === undefined) return base;
+  return {
+    ...base,
+    podSelector: {
+      ...pods,
+      matchLabels: { ...(pods['matchLabels'] as Json | undefined), ...label },
+      matchExpressions: [...((pods['matchExpressions'] ?? []) as Json[]), ...(more === null ? [] : [more])],
+    },
+  };
+}
+
+// policies that select the pod, with peers by selectors: random ones hardly ever grant anything to anybody who is asked about
+const podPeer = peer.filter(made => made['ipBlock'] === undefined || Object.keys(made).length > 1);
+const granting = fc.record({
+  metadata: fc.record({ name: entry('a', 'b'), namespace: fc.constant('shop') }),
+  spec: fc.record({
+    podSelector: fc.oneof({ weight: 3, arbitrary: fc.constant({}) }, { weight: 1, arbitrary: podSelector }),
+    ingress: fc.array(
+      fc.record({
+        from: fc.oneof(
+          { weight: 6, arbitrary: fc.array(podPeer, { minLength: 1, maxLength: 2 }) },
+          { weight: 1, arbitrary: fc.array(peer, { maxLength: 1 }) },
+        ),
+        ports: fc.array(entry<Json>({ port: 15008 }, { port: 8080, endPort: 15999 }, { port: 80 }), { maxLength: 1 }),
+      }),
+      { minLength: 1, maxLength: 2 },
+    ),
+  }),
+});
+const asking = fc.record({
+  objects: fc.array(granting, { minLength: 1, maxLength: 2 }) as fc.Arbitrary<Json[]>,
+  self: pod.map((made): PodEnd => ({ ...made, namespace: 'shop', namespaceLabels: NAMESPACES['shop'] ?? {} })),
+  others: fc.array(pod, { minLength: 8, maxLength: 8 }),
 });
 
 test('whoever the grants at a port cover gets through there', () => {
   let covers = 0;
+  let everybody = 0;
   fc.assert(
-    fc.property(
-      scene,
-      podSelector,
-      fc.option(namespaceSelector),
-      ({ objects, self, other, number }, pods, namespaces) => {
-        const policies = objects.map(project);
-        const asked = { protocol: 'TCP', port: number };
-        const grants = grantsAt(policies, self, 'ingress', asked);
-        const raw = { ...(namespaces === null ? {} : { namespaceSelector: namespaces }), podSelector: pods };
-        const made = project({
-          metadata: { name: 'asked', namespace: self.namespace },
-          spec: { podSelector: {}, ingress: [{ from: [raw] }] },
-        }).ingress?.[0]?.peers[0];
-        if (made === undefined || !plainPeer(raw, self.namespace, other)) return;
-        if (grants !== 'everybody' && !covered(made, self.namespace, grants)) return;
-        covers += 1;
-        expect(plainAdmits(objects, 'ingress', self, other, 'TCP', number)).toBe(true);
-      },
-    ),
+    fc.property(asking, like, ({ objects, self, others }, wanted) => {
+      const grants = grantsAt(objects.map(project), self, 'ingress', { protocol: 'TCP', port: 15008 });
+      const raw = peerLike(objects, wanted);
+      const made = project({
+        metadata: { name: 'asked', namespace: 'shop' },
+        spec: { podSelector: {}, ingress: [{ from: [raw] }] },
+      }).ingress?.[0]?.peers[0];
+      if (made === undefined || (grants !== 'everybody' && !covered(made, 'shop', grants))) return;
+      for (const other of others) {
+        if (!plainPeer(raw, 'shop', other)) continue;
+        if (grants === 'everybody') everybody += 1;
+        else covers += 1;
+        expect(plainAdmits(objects, 'ingress', self, other, 'TCP', 15008)).toBe(true);
+      }
+    }),
+    { numRuns: 2 * RUNS },
+  );
+  expect(covers).toBeGreaterThan(RUNS);
+  expect(everybody).toBeGreaterThan(RUNS / 2);
+});
+
+test('what the grants at a port do not name does not get through there', () => {
+  let refused = 0;
+  fc.assert(
+    fc.property(asking, ({ objects, self, others }) => {
+      const grants = grantsAt(objects.map(project), self, 'ingress', { protocol: 'TCP', port: 15008 });
+      for (const other of others) {
+        const named =
+          grants === 'everybody' ||
+          grants.some(
+            ({ policy: { namespace }, peer: one }) => one === undefined || peerMatches(one, namespace, other) === 'yes',
+          );
+        if (!named) refused += 1;
+        expect(plainAdmits(objects, 'ingress', self, other, 'TCP', 15008)).toBe(named);
+      }
+    }),
     { numRuns: RUNS },
   );
-  expect(covers).toBeGreaterThan(RUNS / 20);
+  expect(refused).toBeGreaterThan(RUNS);
 });
