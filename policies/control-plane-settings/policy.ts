@@ -18,6 +18,7 @@ import {
   onDiscovery,
   onIgnored,
   onIstiod,
+  ownersMatter,
   reachOf,
   rootsInQuestion,
   SECURITY_KINDS,
@@ -168,7 +169,8 @@ export const controlPlaneSettings = definePolicy({
       const both = [change.before, change.after].filter(object => object !== undefined);
       if (both.some(object => asksForMesh(object.labels) !== undefined))
         yield* all(after, [...SECURITY_KINDS, ...CONFIG_KINDS], name);
-      else if (rootsInQuestion(before, after).has(name)) yield* all(after, SECURITY_KINDS, name);
+      else if (rootsInQuestion(before, after).has(name) || ownersMatter(before, after))
+        yield* all(after, SECURITY_KINDS, name);
       yield* ignoringIstiods(after);
       return;
     }

@@ -250,10 +250,23 @@ export function watchedElsewhere(before: Mesh, after: Mesh, namespace: Meta): bo
   return asksForMesh(namespace.labels) !== undefined && watched(before) !== watched(after);
 }
 
+/** Whether who owns an object, by the labels of its namespace, decides about what is ignored, in one of the Meshes. */
+export function ownersMatter(...meshes: readonly Mesh[]): boolean {
+  return meshes.some(mesh => {
+    const { kinds, namespaces } = mesh.fact(leavesOut);
+    return kinds && namespaces;
+  });
+}
+
 /** What `resources-ignored` rests on: equal where nothing of it has changed. */
 export function reachOf(mesh: Mesh): string {
+  if (!mesh.fact(leavesOut).kinds) return '';
   return mesh
     .fact(controlPlanes)
-    .map(({ env, release, revision }) => [revision, release?.text, env[IGNORE], env[INCLUDE]].join('\n'))
+    .map(({ env, release, revision, discoverySelectors, rootNamespace }) =>
+      [revision, release?.text, env[IGNORE], env[INCLUDE], JSON.stringify(discoverySelectors), rootNamespace].join(
+        '\n',
+      ),
+    )
     .join('\n\n');
 }

@@ -73,7 +73,9 @@ export function* affected(change: Change, context: ChangeContext): Named {
   } else if (ref.kind === 'Service' || ref.kind === SERVICE_ENTRY) {
     yield* holderOf(ref.namespace, context);
   } else if (ref.kind === WEBHOOKS) {
-    yield* matching(after.list('Namespace'), names);
+    // they tell which istiods are control planes, too
+    if (alters(context, controlPlanes)) yield* everyNamer(after);
+    else yield* matching(after.list('Namespace'), names);
   } else if (ref.kind === 'ConfigMap') {
     if (ref.name.startsWith('istio-sidecar-injector')) yield* matching(after.list('Namespace'), names);
     else if (ref.name.startsWith('istio') && alters(context, controlPlanes, ambient, cniSettings))

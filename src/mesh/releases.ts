@@ -3,7 +3,7 @@ import { at, record, records, text } from '../kube/json.ts';
 import { type GroupKind, splitGroupKind } from '../kube/kind.ts';
 import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
 import { yamlIn } from '../kube/yaml.ts';
-import { CRD, type CustomResourceDefinition } from './kinds/cluster.ts';
+import { CRD, type CustomResourceDefinition, WEBHOOKS, type WebhookConfiguration } from './kinds/cluster.ts';
 import type { Meta } from './kinds/meta.ts';
 import type { Workload } from './kinds/workloads.ts';
 import { isKind, KINDS } from './kinds.ts';
@@ -176,12 +176,31 @@ function seenControlPlane(mesh: Mesh, istiod: Workload, tags: ReadonlyMap<string
   };
 }
 
+const isInjector = ({ labels, webhooks }: WebhookConfiguration) =>
+  labels['app'] === 'sidecar-injector' || webhooks.some(({ name }) => name.endsWith('sidecar-injector.istio.io'));
+
+/**
+ * Leaves out Deployments that only look like istiod, as anybody may write into a namespace: the injector of their revision is a Service
+ * elsewhere, beside another istiod (the chart brings each revision an injector of its own). What no injector tells of stays.
+ */
+function withoutImpostors(mesh: Mesh, seen: readonly ControlPlane[]): readonly ControlPlane[] {
+  if (seen.length < 2) return seen;
+  const injectors = [...mesh.list(WEBHOOKS)].filter(isInjector);
+  return seen.filter(({ revision, namespace }) => {
+    const theirs = injectors.filter(({ labels }) => (labels['istio.io/rev'] || 'default') === revision);
+    const services = theirs.flatMap(({ webhooks }) => webhooks.map(({ service }) => service?.namespace));
+    // one that is reached by its address may be anywhere
+    if (services.includes(undefined) || services.includes(namespace)) return true;
+    return !seen.some(other => other.revision === revision && services.includes(other.namespace));
+  });
+}
+
 /** Every control plane that is seen (istiod Deployments in any namespace) or declared in the configuration. */
 export const controlPlanes: Fact<readonly ControlPlane[]> = {
   name: 'controlPlanes',
   compute(mesh) {
     const tags = new Map<string, string[]>();
-    for (const configuration of mesh.list('MutatingWebhookConfiguration.admissionregistration.k8s.io')) {
+    for (const configuration of mesh.list(WEBHOOKS)) {
       const tag = configuration.labels['istio.io/tag'];
       const revision = configuration.labels['istio.io/rev'];
       if (tag !== undefined && revision !== undefined) tags.set(revision, [...(tags.get(revision) ?? []), tag]);
@@ -204,7 +223,7 @@ export const controlPlanes: Fact<readonly ControlPlane[]> = {
         ...fromMeshConfig(plane.meshConfig, plane.rootNamespace),
       };
     });
-    return [...seen, ...declared];
+    return [...withoutImpostors(mesh, seen), ...declared];
   },
 };
 

@@ -5,11 +5,13 @@ import { difference, identityOf } from '../../src/engine/difference.ts';
 import type { Policy } from '../../src/engine/policy.ts';
 import { DEFAULT_SETTINGS } from '../../src/engine/settings.ts';
 import { refKey } from '../../src/kube/kind.ts';
+import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
+import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change } from '../../src/mesh/mesh.ts';
 import { overlay } from '../../src/mesh/overlay.ts';
 import { createStore } from '../../src/mesh/store.ts';
 import { anyMesh, anyObject, type Manifest } from '../generate/mesh.ts';
-import { seeded } from '../generate/random.ts';
+import { type Random, seeded } from '../generate/random.ts';
 import { bruteForce, projected } from '../support/bruteforce.ts';
 
 const RUNS = Number(process.env['AFFECTED_RUNS'] ?? 2000);
@@ -41,7 +43,23 @@ function situation(seed: number): Situation {
       }
     }
   }
-  return { objects, change: { object, deleted }, complete: random.chance(0.85) };
+  return withImpostor({ objects, change: { object, deleted }, complete: random.chance(0.85) }, random);
+}
+
+/** Now and then with a Deployment elsewhere that looks like the istiod that is there, and with what tells them apart changed. */
+function withImpostor(found: Situation, random: Random): Situation {
+  const istiod = found.objects.find(object => (projected(object) as Partial<Workload>).component === 'istiod');
+  if (istiod === undefined || random.chance(0.85)) return found;
+  const impostor = JSON.parse(
+    JSON.stringify(istiod)
+      .replace('"namespace":"istio-system"', '"namespace":"apps"')
+      .replace(/pilot:[\w.]+/, `pilot:${random.pick(['1.27.3', '1.29.0', '1.31.1'])}`),
+  ) as Manifest;
+  const injector = found.objects.find(object => projected(object).kind === WEBHOOKS);
+  const objects = [...found.objects, impostor];
+  if (random.chance(0.3)) return { ...found, objects };
+  const object = injector !== undefined && random.chance(0.6) ? injector : impostor;
+  return { ...found, objects, change: { object, deleted: true } };
 }
 
 async function findingsOf(
