@@ -214,6 +214,30 @@ function canaryWeight(mesh: Mesh, subject: Meta): string | undefined {
   return mesh.get('Namespace', '', subject.namespace)?.annotations[CANARY_WEIGHT];
 }
 
+/** True where no label names the waypoint of a Service, ServiceEntry or Namespace. */
+function namesNone(mesh: Mesh, subject: Meta): boolean {
+  if (subject.labels[USE_WAYPOINT] !== undefined) return false;
+  if (subject.kind === 'Namespace') return true;
+  const holder = mesh.get('Namespace', '', subject.namespace);
+  return holder !== undefined && holder.labels[USE_WAYPOINT] === undefined;
+}
+
+/** A canary beside no waypoint. That of a Namespace goes with the Namespace's own waypoint only, whatever its Services name (tried). */
+function lonelyCanary(subject: Meta, canary: ObjectRef): Found {
+  const name = `${canary.namespace}/${canary.name}`;
+  const beside = subject.kind === 'Namespace' ? 'the Namespace names no waypoint itself' : 'no label names a waypoint';
+  return {
+    finding: 'canary-invalid',
+    key: `${name} alone`,
+    about: `canary ${name}`,
+    effect: `canary waypoint ${name} gets no traffic: ${beside} beside which it could be tried`,
+    fix: `label ${subject.kind === 'Namespace' ? 'the Namespace' : 'it or its Namespace'} ${USE_WAYPOINT} with the name of the waypoint`,
+    evidence: [canary],
+    because: 'istiod says nothing of it',
+    path: labelPath(subject, CANARY),
+  };
+}
+
 /**
  * A canary that istiod passes over: the binding stays as it was, with a message (1.31; I§12). Only Services and ServiceEntries,
  * and Namespaces for theirs, have one.
@@ -225,9 +249,11 @@ function canaryFinding(mesh: Mesh, subject: Meta): Found | undefined {
   const primary = waypointOf(mesh, subject, 'service');
   const namespace = consumerNamespace(subject);
   const canary = namedWaypoint(subject.labels, namespace, CANARY, CANARY_NAMESPACE);
-  // without a working waypoint there is nothing to try another beside; '' and none are no canary at all
-  if (primary.state !== 'bound' || primary.waypoint === undefined) return undefined;
+  // '' and none are no canary at all
   if (canary === undefined || canary === 'none' || canary.name === '') return undefined;
+  if (primary.state === 'none' && namesNone(mesh, subject)) return lonelyCanary(subject, canary);
+  // a waypoint that does not work is what has to be said first
+  if (primary.state !== 'bound' || primary.waypoint === undefined) return undefined;
   const name = `${canary.namespace}/${canary.name}`;
   const report = (why: string, fix: string, reason: string, certain = true): Found => ({
     finding: 'canary-invalid',
