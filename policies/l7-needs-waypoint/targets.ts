@@ -1,9 +1,9 @@
 // Policies with targetRefs: only waypoints and Gateway API gateways apply them (pilot/pkg/model/policyattachment.go), each target
 // on conditions of its own. Never judged by the status: istiod says bound where nothing is enforced (I§1c, I§12, I§13).
-import type { CheckContext } from '../../src/engine/policy.ts';
-import { ref, refKey, spoken } from '../../src/kube/kind.ts';
+import { type CheckContext, PAUSE } from '../../src/engine/policy.ts';
+import { type ObjectRef, ref, refKey, spoken } from '../../src/kube/kind.ts';
 import { ambient } from '../../src/mesh/enrolment.ts';
-import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
+import { GATEWAY, GATEWAY_CLASS, type Gateway } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import type { AuthorizationPolicy, TargetRef } from '../../src/mesh/kinds/security.ts';
 import { SERVICE_ENTRY, type Service, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
@@ -25,6 +25,38 @@ import { bypassed } from './ingress.ts';
 import { isRoot, type Owners } from './owners.ts';
 import { asksAnother, twoProviders, unaskedProvider } from './providers.ts';
 import { cannotBind, keyOf, malformed, notFound, WAYPOINT_CLASS } from './shape.ts';
+
+/** What comes of the provider of a CUSTOM policy at a Gateway, asked for a Service there or for all that it takes. */
+function* providersAt(
+  mesh: Mesh,
+  policy: AuthorizationPolicy,
+  owners: Owners,
+  target: ObjectRef,
+  gateway: Gateway,
+): Iterable<Found> {
+  if (policy.action !== 'CUSTOM') return;
+  const provider = unaskedProvider(mesh, policy, owners, [ref(gateway)], true);
+  if (provider !== undefined) yield provider;
+  const isWaypoint = managedAs(mesh, gateway.className) === 'waypoint';
+  for (const other of appliedTo(mesh, owners, target, gateway)) {
+    // a policy for all waypoints is none for another gateway
+    const applies = isWaypoint || other.targets.every(({ kind }) => kind !== GATEWAY_CLASS);
+    const several =
+      applies && asksAnother(policy, other) ? twoProviders(policy, owners, other, ref(gateway), true) : undefined;
+    if (several !== undefined) yield several;
+  }
+}
+
+/** The same for a policy that every waypoint applies: what goes wrong at the first of them. */
+function* providersBehindClass(mesh: Mesh, policy: AuthorizationPolicy, owners: Owners): Search {
+  for (const gateway of mesh.list(GATEWAY)) {
+    yield PAUSE;
+    if (gateway.className !== WAYPOINT_CLASS || gateway.addresses === 0) continue;
+    const found = [...providersAt(mesh, policy, owners, gateway, gateway)];
+    yield* found;
+    if (found.length > 0) return;
+  }
+}
 
 function* checkService(
   policy: AuthorizationPolicy,
@@ -96,16 +128,8 @@ function* checkService(
     yield withoutWaypoint(mesh, target, index, binding);
     return;
   }
-  const waypoint = binding.waypoint === undefined ? [] : [binding.waypoint];
-  const provider = unaskedProvider(mesh, policy, owners, waypoint, true);
-  if (provider !== undefined) yield provider;
   if (binding.gateway !== undefined) {
-    for (const other of policy.action === 'CUSTOM' ? appliedTo(mesh, owners, service, binding.gateway) : []) {
-      const several = asksAnother(policy, other)
-        ? twoProviders(policy, owners, other, ref(binding.gateway), true)
-        : undefined;
-      if (several !== undefined) yield several;
-    }
+    yield* providersAt(mesh, policy, owners, service, binding.gateway);
     yield* closedPorts(mesh, policy, owners, service, binding.gateway);
   }
   const ingress = bypassed(mesh, target, index, service);
@@ -181,9 +205,8 @@ function* checkGateway(
     );
     return;
   }
-  const provider = unaskedProvider(mesh, policy, owners, [ref(gateway)], true);
   if (as !== 'waypoint') {
-    if (provider !== undefined) yield provider;
+    yield* providersAt(mesh, policy, owners, gateway, gateway);
     return;
   }
   if (gateway.addresses === 0) {
@@ -198,7 +221,7 @@ function* checkGateway(
     };
     return;
   }
-  if (provider !== undefined) yield provider;
+  yield* providersAt(mesh, policy, owners, gateway, gateway);
   yield* closedBehindGateway(mesh, policy, owners, gateway);
 }
 
@@ -243,6 +266,7 @@ function* checkClass(
     );
     return;
   }
+  if (policy.action === 'CUSTOM') yield* providersBehindClass(mesh, policy, owners);
   yield* closedBehindClass(mesh, policy, owners);
 }
 
