@@ -22,6 +22,7 @@ interface Side {
 
 /** Names of the injector's ConfigMaps, whose `values` are what istiod was installed with. */
 const INJECTOR = /^istio-sidecar-injector(?:-|$)/;
+const OPERATOR = 'IstioOperator.install.istio.io';
 const KEY = ['global', 'nativeNftables'] as const;
 
 function json(source: string | undefined): unknown {
@@ -50,14 +51,18 @@ function sideOf(subject: Meta, mesh: Mesh): Side | undefined {
     };
   }
   // an umbrella's values say it in one of several places
-  const parts = partsOf(subject, mesh).filter(({ chart }) => chart === 'istiod' || chart === 'cni');
+  const parts = partsOf(subject, mesh).filter(({ chart }) =>
+    // an IstioOperator sets both sides: istio-cni's is the one that ambient depends on
+    subject.kind === OPERATOR ? chart === 'cni' : chart === 'istiod' || chart === 'cni',
+  );
   const part = parts.find(({ global }) => at(global?.value, 'nativeNftables') !== undefined) ?? parts[0];
   if (part === undefined) return undefined;
-  const { global, own, shared, release, chart } = part;
+  const { global, own, shared, release, chart, profile } = part;
   const on = at(global?.value, 'nativeNftables');
   const ambient =
     own.some(({ value }) => at(value, 'ambient', 'enabled') === true || at(value, 'profile') === 'ambient') ||
-    [global?.value, shared?.value].some(value => at(value, 'profile') === 'ambient');
+    [global?.value, shared?.value].some(value => at(value, 'profile') === 'ambient') ||
+    profile === 'ambient';
   return {
     of: chart === 'istiod' ? 'istiod' : 'cni',
     on: on === true || on === 'true',
@@ -111,7 +116,7 @@ export function* onNftables(subject: Meta, mesh: Mesh): Iterable<Report<'nftable
     };
   }
   // one set of values with both charts in it sets both
-  if (subject.kind === 'IstioOperator.install.istio.io') return;
+  if (subject.kind === OPERATOR) return;
   for (const other of counterparts(subject, mesh)) {
     const theirs = sideOf(other, mesh);
     if (theirs === undefined || theirs.of === side.of || theirs.on) continue;

@@ -35,6 +35,8 @@ export interface Part {
   readonly chart: Chart;
   /** The release that it installs, where it says so. */
   readonly release?: Release;
+  /** The profile that the operators' objects name. */
+  readonly profile?: string;
   readonly env: readonly EnvSetting[];
   /** The chart's own values: several places where the chart merges them. */
   readonly own: readonly Place[];
@@ -107,6 +109,10 @@ function hubs(root: unknown, release: Release | undefined, ...paths: readonly (r
 
 const present = <T>(...items: readonly (T | undefined)[]): readonly T[] =>
   items.filter((item): item is T => item !== undefined);
+const withProfile = (root: unknown) => {
+  const profile = text(at(root, 'spec', 'profile'));
+  return profile === undefined ? {} : { profile };
+};
 const withRelease = (release: Release | undefined) => (release === undefined ? {} : { release });
 const withPlace = <K extends string>(key: K, found: Place | undefined) =>
   (found === undefined ? {} : { [key]: found }) as { readonly [P in K]?: Place };
@@ -170,6 +176,7 @@ function ofSail(object: Specified, chart: Chart, key: string): readonly Part[] {
     {
       chart,
       ...withRelease(release),
+      ...withProfile(root),
       env: envMap(root, ...values, key, 'env'),
       own: present(place(root, ...values, key)),
       ...withPlace('global', place(root, ...values, 'global')),
@@ -189,6 +196,7 @@ function ofIstioOperator(object: Specified): readonly Part[] {
     ...NOTHING,
     chart,
     ...withRelease(release),
+    ...withProfile(root),
     env: [...envMap(root, ...values, key, 'env'), ...envList(root, 'spec', 'components', key, 'k8s', 'env')],
     own: present(place(root, ...values, key)),
     ...global,
