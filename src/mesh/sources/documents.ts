@@ -14,7 +14,7 @@ import {
 } from 'yaml';
 import { list, record, text } from '../../kube/json.ts';
 import { depthOfKeys } from '../../kube/yaml.ts';
-import { jsonList, jsonMembers, jsonMistakeOffset, jsonOffset } from './json-offsets.ts';
+import { type JsonIndex, jsonList, jsonMembers, jsonMistakeOffset, jsonOffset } from './json-offsets.ts';
 import { plainScalar } from './scalars.ts';
 import { yamlList } from './yaml-list.ts';
 
@@ -165,16 +165,17 @@ export function readWhole(source: string, base = 0): readonly TextDocument[] {
 }
 
 function jsonOffsets(text: string, start: number): TextDocument['offset'] {
+  const members: JsonIndex = new Map();
   let items: readonly number[] | undefined;
   return path => {
     const [list, index, ...rest] = path;
-    if (list !== 'items' || index === undefined) return jsonOffset(text, start, path);
+    if (list !== 'items' || index === undefined) return jsonOffset(text, start, path, members);
     if (items === undefined) {
       const member = [...jsonMembers(text, start)].findLast(({ key }) => key === 'items');
       items = member === undefined ? [] : [...jsonMembers(text, member.value)].map(({ value }) => value);
     }
     const found = items[Number(index)];
-    return found === undefined ? jsonOffset(text, start, ['items']) : jsonOffset(text, found, rest);
+    return found === undefined ? jsonOffset(text, start, ['items'], members) : jsonOffset(text, found, rest, members);
   };
 }
 

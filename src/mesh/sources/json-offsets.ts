@@ -70,14 +70,25 @@ export function* jsonMembers(text: string, from: number): Generator<Member> {
   }
 }
 
+/** The members of objects and lists that were asked about, by offset: a text with many findings is read once for all. */
+export type JsonIndex = Map<number, ReadonlyMap<string, Member>>;
+
+function membersAt(text: string, from: number, index: JsonIndex): ReadonlyMap<string, Member> {
+  const known = index.get(from);
+  if (known !== undefined) return known;
+  const members = new Map<string, Member>();
+  // of two equal keys JSON.parse takes the last
+  for (const member of jsonMembers(text, from)) members.set(member.key, member);
+  index.set(from, members);
+  return members;
+}
+
 /** The offset of what a path leads to (its key, where it has one), or of the last part of the path that is there. */
-export function jsonOffset(text: string, from: number, path: readonly string[]): number {
+export function jsonOffset(text: string, from: number, path: readonly string[], index: JsonIndex = new Map()): number {
   let offset = skipSpace(text, from);
   let value = offset;
   for (const part of path) {
-    let found: Member | undefined;
-    // of two equal keys JSON.parse takes the last
-    for (const member of jsonMembers(text, value)) if (member.key === part) found = member;
+    const found = membersAt(text, value, index).get(part);
     if (found === undefined) return offset;
     ({ offset, value } = found);
   }
