@@ -14,6 +14,7 @@ import { hostKey } from '../../src/mesh/references.ts';
 import { atLeast, controlPlanes, flag, ownersOf, servesAmbient, ztunnels } from '../../src/mesh/releases.ts';
 import { hasAddress, isExternalName, waypointOf } from '../../src/mesh/waypoints.ts';
 import { affected } from './affected.ts';
+import { racing, ranges } from './ambient.ts';
 import { dynamicDns } from './dynamic.ts';
 import { differ, isOlder, meet, portsMissingIn, visibleTo } from './hosts.ts';
 import { DYNAMIC, deployments, type Found, type Situation } from './situation.ts';
@@ -211,6 +212,8 @@ function* check(entry: ServiceEntry, { mesh }: CheckContext<unknown>): Found {
   yield* sharedHosts(situation);
   yield* withoutAddress(situation);
   yield* exported(situation);
+  yield* ranges(situation);
+  yield* racing(situation);
 }
 
 export const serviceEntryPolicy = definePolicy({
@@ -286,6 +289,17 @@ export const serviceEntryPolicy = definePolicy({
       action: 'warn',
       seen: SEEN,
       doc: 'exportTo, which ambient mode ignores',
+    },
+    'range-before-1.30': {
+      action: 'warn',
+      until: '1.29',
+      seen: SEEN,
+      doc: 'a range of addresses, which ambient mode does not take before 1.30',
+    },
+    'racing-needs-waypoint': {
+      action: 'warn',
+      seen: SEEN,
+      doc: 'istio.io/connect-strategy without the waypoint that would follow it',
     },
   },
   options: z.strictObject({}),

@@ -17,7 +17,9 @@ export type Finding =
   | 'host-twice'
   | 'no-address-for-waypoint'
   | 'no-endpoints'
-  | 'exported-anyway';
+  | 'exported-anyway'
+  | 'range-before-1.30'
+  | 'racing-needs-waypoint';
 
 export type Found = Iterable<Report<Finding> | typeof PAUSE>;
 
