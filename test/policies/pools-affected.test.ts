@@ -25,36 +25,47 @@ const istiod = fc
     release: one('1.27.1', '1.29.0', '1.31.0', 'latest'),
     name: one('istiod', 'istiod-2'),
     flag: one('true', 'false', ''),
+    revision: one('default', 'canary'),
   })
-  .map(({ release, name, flag }) => ({
+  .map(({ release, name, flag, revision }) => ({
     apiVersion: 'apps/v1',
     kind: 'Deployment',
-    metadata: { name, namespace: 'istio-system' },
+    metadata: { name, namespace: 'istio-system', labels: { app: 'istiod', 'istio.io/rev': revision } },
     spec: {
       template: {
-        metadata: { labels: { app: 'istiod' } },
+        metadata: { labels: { app: 'istiod', 'istio.io/rev': revision } },
         spec: {
           containers: [
             {
               name: 'discovery',
               image: `pilot:${release}`,
-              env: [{ name: 'ENABLE_GATEWAY_API_INFERENCE_EXTENSION', value: flag }],
+              env: [
+                { name: 'ENABLE_GATEWAY_API_INFERENCE_EXTENSION', value: flag },
+                { name: 'REVISION', value: revision },
+              ],
             },
           ],
         },
       },
     },
   }));
+const tag = one('default', 'canary').map(revision => ({
+  apiVersion: 'admissionregistration.k8s.io/v1',
+  kind: 'MutatingWebhookConfiguration',
+  metadata: { name: 'istio-revision-tag-stable', labels: { 'istio.io/rev': revision, 'istio.io/tag': 'stable' } },
+  webhooks: [],
+}));
+const revisions = one({}, {}, { 'istio.io/rev': 'canary' }, { 'istio.io/rev': 'stable' });
 const meshConfig = one('{}', 'discoverySelectors: [{matchLabels: {watched: "yes"}}]').map(mesh => ({
   apiVersion: 'v1',
   kind: 'ConfigMap',
   metadata: { name: 'istio', namespace: 'istio-system' },
   data: { mesh },
 }));
-const namespace = fc.tuple(namespaces, one({}, { watched: 'yes' })).map(([name, labels]) => ({
+const namespace = fc.tuple(namespaces, one({}, { watched: 'yes' }), revisions).map(([name, watched, revision]) => ({
   apiVersion: 'v1',
   kind: 'Namespace',
-  metadata: { name, labels },
+  metadata: { name, labels: { ...watched, ...revision } },
 }));
 const crd = fc
   .tuple(
@@ -88,12 +99,14 @@ const gatewayClass = fc
     metadata: { name },
     spec: { controllerName },
   }));
-const gateway = fc.tuple(namespaces, names, one('istio', 'mine', 'other')).map(([ns, name, gatewayClassName]) => ({
-  apiVersion: `${GATEWAY_API}/v1`,
-  kind: 'Gateway',
-  metadata: { name, namespace: ns },
-  spec: { gatewayClassName },
-}));
+const gateway = fc
+  .tuple(namespaces, names, one('istio', 'istio', 'mine', 'other'), revisions)
+  .map(([ns, name, gatewayClassName, labels]) => ({
+    apiVersion: `${GATEWAY_API}/v1`,
+    kind: 'Gateway',
+    metadata: { name, namespace: ns, labels },
+    spec: { gatewayClassName },
+  }));
 const backend = fc
   .record({ group: one(NEW, OLD, ''), name: names, namespace: one(undefined, 'a', 'b'), weight: one(0, 1) })
   .map(ref => ({ ...ref, kind: ref.group === '' ? 'Service' : 'InferencePool' }));
@@ -165,6 +178,7 @@ const listenerSet = names.map(name => ({
 const object = fc.oneof(
   istiod,
   meshConfig,
+  tag,
   namespace,
   crd,
   gatewayClass,
@@ -198,6 +212,56 @@ function projected(value: unknown) {
   return project(id.kind, id.namespace, value);
 }
 
+const plane = (name: string, revision: string, flag: string) => ({
+  apiVersion: 'apps/v1',
+  kind: 'Deployment',
+  metadata: { name, namespace: 'istio-system' },
+  spec: {
+    template: {
+      metadata: { labels: { app: 'istiod', 'istio.io/rev': revision } },
+      spec: {
+        containers: [
+          {
+            name: 'discovery',
+            image: 'pilot:1.31.0',
+            env: [
+              { name: 'ENABLE_GATEWAY_API_INFERENCE_EXTENSION', value: flag },
+              { name: 'REVISION', value: revision },
+            ],
+          },
+        ],
+      },
+    },
+  },
+});
+/** Two revisions of which one reads pools, a Gateway, a route and its pool: so much seldom comes together by chance. */
+const REVISIONS = [
+  plane('istiod', 'default', 'true'),
+  plane('istiod-2', 'canary', 'false'),
+  { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'a' } },
+  {
+    apiVersion: `${GATEWAY_API}/v1`,
+    kind: 'Gateway',
+    metadata: { name: 'x', namespace: 'a' },
+    spec: { gatewayClassName: 'istio' },
+  },
+  {
+    apiVersion: `${GATEWAY_API}/v1`,
+    kind: 'HTTPRoute',
+    metadata: { name: 'x', namespace: 'b' },
+    spec: {
+      parentRefs: [{ name: 'x', namespace: 'a' }],
+      rules: [{ backendRefs: [{ group: NEW, kind: 'InferencePool', name: 'x' }] }],
+    },
+  },
+  {
+    apiVersion: `${NEW}/v1`,
+    kind: 'InferencePool',
+    metadata: { name: 'x', namespace: 'b' },
+    spec: { targetPorts: [{ number: 8000 }], endpointPickerRef: { name: 'x', port: { number: 9002 } } },
+  },
+];
+
 test('every subject that a change concerns is named', async () => {
   let elsewhere = 0;
   await fc.assert(
@@ -205,7 +269,9 @@ test('every subject that a change concerns is named', async () => {
       fc.array(object, { minLength: 4, maxLength: 16 }),
       object,
       fc.boolean(),
-      async (objects, last, deleted) => {
+      fc.boolean(),
+      async (random, last, deleted, revisioned) => {
+        const objects = revisioned ? [...random.slice(0, 4), ...REVISIONS] : random;
         const base = createStore({
           // as files have it: complete with an istiod, but for kinds of which there is none
           complete: (kind, mesh) =>
