@@ -179,3 +179,27 @@ test('releases beyond what is known are said once', async () => {
   const { notices } = await check([written('policy.yaml', readOnly('payments', 'ledger'))], [], beyond);
   expect(notices.filter(notice => notice.includes('1.99'))).toHaveLength(1);
 });
+
+test('a waypoint that KEDA scales has the autoscaler that KEDA makes, though Git has none', async () => {
+  const scaled = (least: string) => `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: { name: scaled, namespace: shop }
+spec: { gatewayClassName: istio-waypoint, listeners: [{ name: mesh, port: 15008, protocol: HBONE }] }
+---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: { name: scaled, namespace: shop }
+spec: { scaleTargetRef: { name: scaled }, ${least}maxReplicaCount: 6, triggers: [] }
+`;
+  const enough = written('scaled.yaml', scaled('minReplicaCount: 2, '));
+  expect(said(await check([enough], [MESH], DEFAULT_CONFIG))).toEqual([]);
+  const one = written('scaled-from-one.yaml', scaled('minReplicaCount: 1, '));
+  const report = await check([one], [MESH], DEFAULT_CONFIG);
+  expect(report.findings.map(({ finding, position }) => [finding.finding, position?.line])).toEqual([
+    ['hpa-minimum-one', 6],
+  ]);
+  expect(report.objects).toBe(2);
+  // KEDA's default is none: its autoscaler begins at one
+  const none = written('scaled-from-none.yaml', scaled(''));
+  expect(said(await check([none], [MESH], DEFAULT_CONFIG))).toMatchObject([expect.stringContaining('hpa-minimum-one')]);
+});

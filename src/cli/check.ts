@@ -23,6 +23,7 @@ import {
   readValues,
   STDIN,
 } from '../mesh/sources/files.ts';
+import { kedaAutoscaler } from '../mesh/sources/keda.ts';
 import { checkJson } from '../report/json.ts';
 import type { CheckReport, Located } from '../report/report.ts';
 import { checkText } from '../report/text.ts';
@@ -151,12 +152,17 @@ export async function check(
     after.put(manifest.projection);
     places.set(refKey(manifest.ref), manifest);
   }
+  const inGit = new Set(manifests.objects.map(({ ref }) => refKey(ref)));
+  const made = manifests.objects.flatMap(manifest => {
+    const autoscaler = kedaAutoscaler(manifest);
+    return autoscaler === undefined || inGit.has(refKey(autoscaler.ref)) ? [] : autoscaler;
+  });
   const written = new Map<string, Change>();
   const twice = new Map<string, Manifest>();
   const requests = new Map<string, RequestFacts>();
-  for (const inGit of manifests.objects) {
-    const key = refKey(inGit.ref);
-    const manifest = asStored(inGit, places.get(key));
+  for (const one of [...manifests.objects, ...made]) {
+    const key = refKey(one.ref);
+    const manifest = asStored(one, places.get(key));
     if (written.has(key)) twice.set(key, manifest);
     const old = written.has(key) ? undefined : places.get(key);
     const was = written.get(key)?.before ?? old?.projection;

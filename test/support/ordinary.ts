@@ -13,7 +13,7 @@ import { type Config, DEFAULT_CONFIG } from '../../src/config/default.ts';
 import { difference, type Finding } from '../../src/engine/difference.ts';
 import type { RequestFacts } from '../../src/engine/policy.ts';
 import { verdictOf } from '../../src/engine/verdict.ts';
-import { at } from '../../src/kube/json.ts';
+import { at, type JsonObject, record } from '../../src/kube/json.ts';
 import { refKey, spoken } from '../../src/kube/kind.ts';
 import { controlPlanes } from '../../src/mesh/releases.ts';
 import { createFileMesh, type Manifest, readManifests } from '../../src/mesh/sources/files.ts';
@@ -163,6 +163,47 @@ export async function reviewed(situation: Situation): Promise<readonly string[]>
     if (verdict.patch.length > 0) lines.push(`a patch: ${JSON.stringify(verdict.patch)}`);
     if (verdict.verdict === 'deny' && lines.length === 0) lines.push(verdict.verdict);
     said.push(...lines.map(line => `${spoken(last.ref)} last: ${line}`));
+  }
+  return said;
+}
+
+/** The object after a change that takes nothing from the mesh: what tools write on it, a replica more, pods made anew. */
+function touched(object: JsonObject): JsonObject {
+  const metadata = record(object['metadata']) ?? {};
+  const spec = record(object['spec']);
+  const template = record(spec?.['template']);
+  const written = {
+    ...object,
+    metadata: {
+      ...metadata,
+      labels: { ...record(metadata['labels']), 'app.kubernetes.io/managed-by': 'Helm' },
+      annotations: { ...record(metadata['annotations']), 'argocd.argoproj.io/tracking-id': 'a:b/c:d/e' },
+    },
+  };
+  if (spec === undefined || record(template?.['spec']) === undefined) return written;
+  const pods = record(template?.['metadata']) ?? {};
+  const annotations = { ...record(pods['annotations']), 'kubectl.kubernetes.io/restartedAt': '2026-11-30T10:00:00Z' };
+  const replicas = typeof spec['replicas'] === 'number' ? { replicas: spec['replicas'] + 1 } : {};
+  return { ...written, spec: { ...spec, ...replicas, template: { ...template, metadata: { ...pods, annotations } } } };
+}
+
+/** What the webhook says of an everyday change to each object, where all of them are there. */
+export async function updated(situation: Situation): Promise<readonly string[]> {
+  const objects = await objectsOf(situation);
+  const mesh = createFileMesh(situation.config.declared);
+  for (const { projection } of objects) mesh.put(projection);
+  const said: string[] = [];
+  for (const { ref, object } of objects) {
+    const request = requestFor(touched(object), { old: object });
+    if (request === undefined) throw new Error(`${spoken(ref)} is no object`);
+    const {
+      findings,
+      failures = [],
+      patch,
+    } = await review({ policies, settings: situation.config.settings, mesh }, request);
+    const lines = [...findings.map(told), ...failures.map(({ policy }) => `${policy} failed`)];
+    if (patch.length > 0) lines.push(`a patch: ${JSON.stringify(patch)}`);
+    said.push(...lines.map(line => `${spoken(ref)} changed: ${line}`));
   }
   return said;
 }
