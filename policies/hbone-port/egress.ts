@@ -116,12 +116,13 @@ function* toEverybody(policy: NetworkPolicy, pod: Selected, mesh: Mesh, rule: Ne
 }
 
 /** Whether there is a waypoint, ready, that the policies do not let a pod out to: most of the time none, and no peer needs a look. */
-function missesWaypoint(mesh: Mesh, pod: Selected): boolean {
+function* missesWaypoint(mesh: Mesh, pod: Selected): Generator<typeof PAUSE, boolean> {
   const policies = policiesIn(mesh, pod.end.namespace);
   for (const gateway of mesh.list(GATEWAY)) {
     const as = managedAs(mesh, gateway.className);
     if (gateway.addresses === 0 || as === 'ingress' || as === 'east-west') continue;
     const other = waypointEnd(mesh, gateway);
+    yield PAUSE;
     if (admits(policies, { direction: 'egress', pod: pod.end, other, ...HBONE }) === 'no') return true;
   }
   return false;
@@ -170,7 +171,7 @@ export function* egress(policy: NetworkPolicy, pod: Selected, mesh: Mesh): Found
     if (rule.ports.length > 0 && applicationRules([rule], 'egress', pod.end).length === 0) {
       // one that opens 15008 to the pods alone keeps from the waypoint before them
       if (client || !ruleHasPort(rule, HBONE, undefined)) continue;
-      misses ??= missesWaypoint(mesh, pod);
+      misses ??= yield* missesWaypoint(mesh, pod);
       if (!misses) continue;
     }
     for (const peer of rule.peers) {

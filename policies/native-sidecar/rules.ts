@@ -310,12 +310,15 @@ export const BUILT_IN: ReadonlySet<string> = new Set([
 
 export const isBuiltIn = (template: string): boolean => BUILT_IN.has(template);
 
+/** A comment of Go's templates, which ends at the first sign of an end, or else with the text: no part is looked through twice. */
+const COMMENT = /\{\{-?\s{0,20}\/\*[\s\S]*?(?:\*\/\s{0,20}(?:-?\}\})?|$)/g;
+
 /**
  * True for an operator's own injection template that patches `istio-proxy` under `containers` whatever the proxy is. One that
  * runs the proxy itself (its own image or arguments) is used alone, as a gateway's is.
  */
 export function patchesRegularOnly(template: string): boolean {
-  const said = template.replace(/\{\{-?\s{0,20}\/\*.*?\*\/\s{0,20}-?\}\}/gs, '').replace(/(^|\s)#[^\n]*/g, '$1');
+  const said = template.replace(COMMENT, '').replace(/(^|\s)#[^\n]*/g, '$1');
   if (/nativeSidecar/i.test(said)) return false;
   if (/image:\s*["']?(?:auto\b|\{\{[^{}]{0,200}ProxyImage)|-\s*["']?(?:router|sidecar)["']?\s*$/m.test(said))
     return false;

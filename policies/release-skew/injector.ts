@@ -15,11 +15,13 @@ const FIELDS: readonly { readonly field: RegExp; readonly name: string; readonly
   { field: /\{\{[^{}]*\.ProxyInitImage\b/, name: '.ProxyInitImage', since: '1.31' },
 ];
 
-/** The templates that pods get which name none, aliases resolved. */
+/** The templates that pods get which name none, aliases resolved; each once, or thousands of names with thousands of aliases multiply. */
 function everyPods({ defaultTemplates, aliases, templates }: InjectorConfig): readonly string[] {
-  return defaultTemplates
-    .flatMap(name => (Object.hasOwn(aliases, name) ? (aliases[name] ?? []) : [name]))
-    .flatMap(name => (Object.hasOwn(templates, name) ? (templates[name] ?? []) : []));
+  const names = new Set<string>();
+  for (const name of new Set(defaultTemplates)) {
+    for (const one of Object.hasOwn(aliases, name) ? (aliases[name] ?? []) : [name]) names.add(one);
+  }
+  return [...names].flatMap(name => (Object.hasOwn(templates, name) ? (templates[name] ?? []) : []));
 }
 
 /** Whether the init container has an image with a registry of its own: the template asks for the field where it has none. */

@@ -23,6 +23,9 @@ const LOST: Readonly<Record<SignalProvider['signal'], { readonly one: string; re
   tracing: { one: 'no spans go there', all: 'spans that this Telemetry covers are not sent' },
 };
 
+/** Providers of one Telemetry that are reported: whoever mends these finds the others. */
+const EXAMPLES = 20;
+
 function configMapOf(plane: ControlPlane): readonly ObjectRef[] {
   return plane.seen ? [{ kind: 'ConfigMap', namespace: plane.namespace, name: meshConfigName(plane.revision) }] : [];
 }
@@ -34,18 +37,30 @@ function configMapOf(plane: ControlPlane): readonly ObjectRef[] {
 export function* unknownProviders(mesh: Mesh, subject: AttachedConfig): Iterable<Report<Id>> {
   if (subject.providers.every(({ name }) => BUILT_IN.has(name))) return;
   const planes = ownersOf(mesh, subject).map(plane => ({ plane, defined: extensionProviders(plane) }));
+  const asked = new Map<SignalProvider['signal'], Set<string>>();
+  for (const { signal, name } of subject.providers) asked.set(signal, (asked.get(signal) ?? new Set()).add(name));
+  // asked once for a signal: of a Telemetry with thousands of providers each was held against all others
+  const others = new Map<string, boolean>();
+  const anyKnown = (signal: SignalProvider['signal'], index: number): boolean => {
+    const key = `${signal} ${index}`;
+    const known =
+      others.get(key) ??
+      [...(asked.get(signal) ?? [])].some(name => BUILT_IN.has(name) || planes[index]?.defined?.has(name) === true);
+    others.set(key, known);
+    return known;
+  };
   const said = new Set<string>();
   for (const { signal, name, path } of subject.providers) {
     const key = `${signal} ${name}`;
     if (BUILT_IN.has(name) || said.has(key)) continue;
-    const lacking = planes.find(({ defined }) => defined?.has(name) === false);
+    const index = planes.findIndex(({ defined }) => defined?.has(name) === false);
+    const lacking = planes[index];
     if (lacking === undefined) continue;
+    if (said.size === EXAMPLES) return;
     said.add(key);
     const goesOn =
       (signal === 'accessLogging' && (text(at(lacking.plane.meshConfig, 'accessLogFile')) ?? '') !== '') ||
-      subject.providers.some(
-        other => other.signal === signal && (BUILT_IN.has(other.name) || lacking.defined?.has(other.name) === true),
-      );
+      anyKnown(signal, index);
     yield {
       finding: 'provider-unknown',
       key,

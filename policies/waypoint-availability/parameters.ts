@@ -388,9 +388,12 @@ function read(configMap: ConfigMap): Parameters {
   const faults: Fault[] = [];
   const values: Record<string, JsonObject> = {};
   let unread = false;
+  let strange = 0;
   for (const key in configMap.data) {
     const known = Object.hasOwn(SHAPES, key) ? SHAPES[key] : undefined;
     if (known === undefined) {
+      strange += 1;
+      if (strange > AT_MOST) continue;
       const near = nearest(key, KEYS);
       const fix = near === undefined ? `remove the key; istiod knows ${KEYS.join(', ')}` : `call the key ${near}`;
       faults.push({ path: key, what: 'is no key that istiod knows', fix, stops: 'everything', certain: true });

@@ -57,13 +57,14 @@ export function readBodies(app: FastifyInstance, { limit, sum, patience }: BodyO
   sweep.unref();
   app.addHook('onClose', async () => clearInterval(sweep));
 
-  /** Who sends in earnest is done within moments: the oldest is he who only holds memory. */
-  function giveUpOldest(): void {
+  /** Who sends in earnest is done within moments: the oldest is he who only holds memory. True where somebody was given up. */
+  function giveUpOldest(): boolean {
     let oldest: Upload | undefined;
     for (const upload of uploads)
       if (upload !== undefined && upload.size() > 0 && (oldest === undefined || upload.arrived < oldest.arrived))
         oldest = upload;
     oldest?.fail(refusal('WW_BUSY'));
+    return oldest !== undefined;
   }
 
   function read(request: FastifyRequest, payload: IncomingMessage, done: Done): void {
@@ -101,10 +102,9 @@ export function readBodies(app: FastifyInstance, { limit, sum, patience }: BodyO
         return;
       }
       chunks.push(chunk);
-      if (held > sum) {
-        giveUpOldest();
-        return;
-      }
+      // one that holds a single byte makes no room
+      while (held > sum && giveUpOldest());
+      if (uploads[place] !== upload) return;
       small += chunk.length < SMALL ? 1 : 0;
       if (small < MANY) return;
       // a Buffer of one byte takes some hundred

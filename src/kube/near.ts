@@ -27,6 +27,8 @@ export function nearest(word: string, known: Iterable<string>): string | undefin
   let best: string | undefined;
   let least = Math.max(1, Math.floor(word.length / 3)) + 1;
   for (const candidate of known) {
+    // it takes an edit for each character that one of them has more
+    if (Math.abs(candidate.length - wanted.length) >= least) continue;
     const distance = edits(wanted, candidate.toLowerCase());
     if (distance < least) {
       least = distance;

@@ -156,6 +156,31 @@ test('bodies under way hold so much together and no more: the oldest is given up
   for (const { socket } of stalled) socket.destroy();
 }, 30_000);
 
+test('uploads that hold a byte each do not let others hold more than all may together', async () => {
+  await using guard = await serve();
+  const upload = async (bytes: number) => {
+    const socket = connect({ host: '127.0.0.1', port: guard.port, ca: guard.ca });
+    let text = '';
+    socket.on('data', data => {
+      text += data.toString('latin1');
+    });
+    socket.on('error', () => {});
+    await new Promise<void>(resolve => {
+      socket.write(
+        `POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${8 * MIB}\r\n\r\n`,
+      );
+      socket.write(Buffer.alloc(bytes, ' '), () => resolve());
+    });
+    return { socket, refused: () => text.startsWith('HTTP/1.1 503 ') };
+  };
+  const tiny = await Promise.all(Array.from({ length: 200 }, () => upload(1)));
+  const large = await Promise.all(Array.from({ length: 9 }, () => upload(7.5 * MIB)));
+  // one that is too much for all of them: the tiny ones, which are older, go at once, and make no room
+  await expect.poll(() => large.filter(({ refused }) => refused()).length, { timeout: 10_000 }).toBe(1);
+  expect(tiny.every(({ refused }) => refused())).toBe(true);
+  for (const { socket } of [...tiny, ...large]) socket.destroy();
+}, 30_000);
+
 test('large reviews that wait for their turn are bounded, and all are answered', async () => {
   await using guard = await serve();
   const pad = { data: 'x'.repeat(2 * MIB) };
