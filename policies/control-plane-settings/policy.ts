@@ -17,6 +17,7 @@ import {
   namesWaypoint,
   onDiscovery,
   onIgnored,
+  onIgnoringValues,
   onIstiod,
   ownersMatter,
   reachOf,
@@ -154,6 +155,7 @@ export const controlPlaneSettings = definePolicy({
         yield* onValues(part, mesh);
         yield* onMeshConfig(part, mesh);
         yield* onImages(part);
+        if (OPERATORS.has(subject.kind)) yield* onIgnoringValues(part, mesh);
       }
       yield* onNftables(subject, mesh);
       if (subject.kind === 'Deployment.apps') yield* onIstiod(subject as Workload, context);

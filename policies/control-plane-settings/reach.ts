@@ -15,10 +15,12 @@ import {
   type ControlPlane,
   controlPlanes,
   discovers,
+  istioReleases,
   meshConfigName,
   ownersOf,
   ownsRevision,
 } from '../../src/mesh/releases.ts';
+import type { Part } from './places.ts';
 
 export type ReachId = 'resources-ignored' | 'outside-discovery';
 
@@ -96,6 +98,12 @@ function isUsed(mesh: Mesh, kind: Kind): ObjectRef | undefined {
   return undefined;
 }
 
+/** What it means that istiod does not see a kind which waypoints or security rest on. */
+function ignoring(kind: Kind): string {
+  const name = splitGroupKind(kind).kind;
+  return `istiod ignores every ${name}${kind === GATEWAY ? ': no waypoint is bound' : ', so that none is enforced'}`;
+}
+
 /** An item that selects no CRD: a kind, `group/Kind`, `*` alone. */
 const selectsNothing = (item: string) =>
   item !== '' && !item.startsWith('*.') && !/^[a-z0-9]+\.[a-z0-9.-]+$/.test(item);
@@ -136,14 +144,34 @@ export function* onIstiod(istiod: Workload, { mesh }: CheckContext<unknown>): It
     yield {
       finding: 'resources-ignored',
       key: crd,
-      effect: matters
-        ? `istiod ignores every ${splitGroupKind(kind).kind}${kind === GATEWAY ? ': no waypoint is bound' : ', so that none is enforced'}`
-        : `istiod ignores every ${splitGroupKind(kind).kind}`,
+      effect: matters ? ignoring(kind) : `istiod ignores every ${splitGroupKind(kind).kind}`,
       fix: `take ${crd} out of ${IGNORE}`,
       evidence: used === undefined ? [] : [used],
       action: used === undefined ? 'warn' : 'deny',
       certain: ignores(plane, crd) === true,
       path,
+    };
+  }
+}
+
+/** The same in values of the chart, which no istiod has yet: where several are here, nobody knows which one they are for. */
+export function* onIgnoringValues({ chart, release, env }: Part, mesh: Mesh): Iterable<Report<ReachId>> {
+  const planes = mesh.fact(controlPlanes);
+  const set = env.find(({ name }) => name === IGNORE);
+  if (chart !== 'istiod' || set === undefined || planes.length > 1) return;
+  const installed = release ?? mesh.fact(istioReleases)[0];
+  if (installed === undefined) return;
+  const lists = Object.fromEntries(env.map(({ name, value }) => [name, value]));
+  for (const { kind, crd } of CRDS) {
+    if (!SECURITY.has(kind) && kind !== GATEWAY) continue;
+    if (ignores({ env: lists, release: installed }, crd) !== true) continue;
+    yield {
+      finding: 'resources-ignored',
+      key: crd,
+      effect: ignoring(kind),
+      fix: `take ${crd} out of ${IGNORE}`,
+      evidence: [],
+      path: set.path,
     };
   }
 }
