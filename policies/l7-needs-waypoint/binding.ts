@@ -145,7 +145,7 @@ export function pending(
     lost: {
       instead: withoutWaypoint(mesh, target, index, binding, {
         effect: `${spoken(ref(target))} loses its waypoint, and nothing enforces this policy: ${binding.why}`,
-        fix: `first create Gateway ${waypoint} and wait until it has an address`,
+        fix: `keep Gateway ${waypoint}, or first create it and wait until it has an address`,
       }),
       held: before => {
         const was = before.get(kind, target.namespace, target.name);

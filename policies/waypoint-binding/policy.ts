@@ -26,6 +26,7 @@ import {
   speaksHbone,
   type TrafficType,
   USE_WAYPOINT,
+  USE_WAYPOINT_NAMESPACE,
   WAYPOINT_FOR,
   waypointOf,
 } from '../../src/mesh/waypoints.ts';
@@ -65,9 +66,13 @@ function trafficOf(subject: Meta): TrafficType {
 }
 
 /** What happens to traffic for want of the waypoint: an object's own label never falls back to its Namespace's. */
-function direct(mesh: Mesh, subject: Meta): string {
+function direct(mesh: Mesh, subject: Meta, waypoint: ObjectRef): string {
   if (subject.kind === 'Namespace') return 'traffic goes direct, past its policies and routes';
-  const inherited = mesh.get('Namespace', '', subject.namespace)?.labels[USE_WAYPOINT];
+  const labels = mesh.get('Namespace', '', subject.namespace)?.labels;
+  const inherited = labels?.[USE_WAYPOINT];
+  const namespace = labels?.[USE_WAYPOINT_NAMESPACE] ?? subject.namespace;
+  if (inherited === waypoint.name && namespace === waypoint.namespace)
+    return 'traffic goes direct, past its policies and routes';
   return inherited === undefined || inherited === 'none'
     ? 'traffic goes direct'
     : `traffic goes direct, not through ${inherited}, which its namespace names`;
@@ -85,13 +90,13 @@ function notThere(mesh: Mesh, subject: Meta, binding: Binding, waypoint: ObjectR
   if (binding.state === 'never') {
     return {
       ...common,
-      effect: `no Gateway can be called '${waypoint.name}': ${direct(mesh, subject)}`,
+      effect: `no Gateway can be called '${waypoint.name}': ${direct(mesh, subject, waypoint)}`,
       fix: `name a waypoint in ${USE_WAYPOINT}, or none to opt out`,
     };
   }
   return {
     ...common,
-    effect: `waypoint ${binding.why.replace(/^Gateway /, '')}: ${direct(mesh, subject)}`,
+    effect: `waypoint ${binding.why.replace(/^Gateway /, '')}: ${direct(mesh, subject, waypoint)}`,
     fix: `create Gateway ${name} with class istio-waypoint, or correct ${USE_WAYPOINT}`,
   };
 }
@@ -115,7 +120,7 @@ function bindingFinding(mesh: Mesh, subject: Meta, binding: Binding): Found | un
     return {
       finding: 'attachment-refused',
       ...common,
-      effect: `${why}: ${direct(mesh, subject)}`,
+      effect: `${why}: ${direct(mesh, subject, waypoint)}`,
       fix:
         binding.reason === 'AttachmentDenied'
           ? `let allowedRoutes of ${name} take this namespace (from: All, or a Selector)`
@@ -165,7 +170,7 @@ function bindingFinding(mesh: Mesh, subject: Meta, binding: Binding): Found | un
     return {
       finding: 'waypoint-not-ready',
       ...common,
-      effect: `waypoint ${name} has no address yet: ${direct(mesh, subject)}`,
+      effect: `waypoint ${name} has no address yet: ${direct(mesh, subject, waypoint)}`,
       fix: `wait for Gateway ${name} to be programmed, or see why it is not`,
     };
   }
