@@ -42,7 +42,9 @@ function explained(id: string): string {
   const policy = policies.find(({ id: known }) => known === name);
   if (policy === undefined) {
     const owners = finding === undefined ? withFinding(name) : [];
-    if (owners.length > 0) return owners.map(owner => sectionOf(pageOf(owner), name)).join('\n');
+    // where several policies have a finding of this name, each section says whose it is
+    const of = (owner: Policy) => (owners.length > 1 ? `# ${owner.id}\n\n` : '');
+    if (owners.length > 0) return owners.map(owner => of(owner) + sectionOf(pageOf(owner), name)).join('\n');
     const known = policies.flatMap(({ id: policyId, findings }) => [policyId, ...Object.keys(findings)]);
     throw new UsageError(`there is no policy or finding "${name}"${didYouMean(name, known)}; see waywarden policies`);
   }
