@@ -139,7 +139,7 @@ function* unreached(
     effect: `this ${kind} has no effect on traffic to ${destination.namespace}/${destination.name}: ${away}`,
     fix: near
       ? `add ${waypoint.namespace} to exportTo`
-      : `move it to namespace ${destination.namespace} or ${waypoint.namespace}`,
+      : `move it to namespace ${[...new Set([destination.namespace, waypoint.namespace])].join(' or ')}`,
     evidence: [ref(destination), ref(waypoint)],
     path: near ? pointer('spec', 'exportTo') : path,
   };
