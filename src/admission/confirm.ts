@@ -77,7 +77,8 @@ export async function confirmed<V extends Verdict>(
     const resting = current.findings.filter(finding => finding.action === 'deny' && !alone(finding, doubted.policies));
     if (current.verdict !== 'deny' || resting.length === 0) return current;
     const judging = doubted.policies.filter(({ id }) => resting.some(({ policy }) => policy === id));
-    const silent = evidence.doubtful(judging.flatMap(({ subjects, reads }) => [...subjects, ...reads]));
+    const asked = new Set<GroupKind>(judging.flatMap(({ subjects, reads }) => [...subjects, ...reads]));
+    const silent = evidence.doubtful(asked);
     if (silent.length > 0) {
       const more = silent.length > 3 ? ` and ${silent.length - 3} more` : '';
       return softened(current, doubted, `not in sync with the cluster: ${silent.slice(0, 3).join(', ')}${more}`);
@@ -87,7 +88,8 @@ export async function confirmed<V extends Verdict>(
     for (const { subject, evidence: seen } of resting) {
       for (const { kind, namespace, name } of [...seen, subject]) {
         const ref = { kind, namespace, name };
-        if (refKey(ref) !== own && refs.size < AT_MOST) refs.set(refKey(ref), ref);
+        // what is only named (the Secret that a policy takes for its CA) decided nothing, and may be nobody's to read
+        if (asked.has(kind) && refKey(ref) !== own && refs.size < AT_MOST) refs.set(refKey(ref), ref);
       }
     }
     const left = doubted.deadline === undefined ? PATIENCE : doubted.deadline - performance.now() - RESERVE;

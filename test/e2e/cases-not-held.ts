@@ -1,10 +1,9 @@
 const PRUNED = 'the API server prunes the field before it asks a webhook, and says so itself';
 const NOT_SERVED = 'the state has no definition that serves the input: the API server refuses it unasked';
-const NO_SERVICE = 'its state has no Service: files do not tell whether there is one, and in a cluster there is none';
 
 /** Cases that a real API server cannot hold, or in which a cluster says more than the files of the case, each with the reason. */
 export const NOT_HELD: Readonly<Record<string, string>> = {
-  'backend-tls-policy/ca-in-a-secret': NO_SERVICE,
+  'backend-tls-policy/shape-of-v1alpha2': NOT_SERVED,
   'crd-bundle/stored-version-dropped': 'the API server itself keeps stored versions from being dropped',
   'inferencepool-endpoint-picker/no-picker': 'the definition requires endpointPickerRef',
   'inferencepool-endpoint-picker/no-picker-for-another-gateway': 'the definition requires endpointPickerRef',
