@@ -31,11 +31,16 @@ export function* ranges({ entry, mesh, serving }: Situation): Found {
   };
 }
 
-/** Racing connections is a waypoint's work: without one istiod sets WaypointMissing, NoWaypointForRacingConnectStrategy (I§1d). */
+/**
+ * Racing connections is a waypoint's work, from 1.30 on (release notes): without one istiod sets WaypointMissing with
+ * NoWaypointForRacingConnectStrategy (tried).
+ */
 export function* racing({ entry, mesh, serving }: Situation): Found {
   // the value is read in any case; every other one is the default (tried)
   if (entry.annotations[STRATEGY]?.toUpperCase() !== 'RACE_FIRST_TCP_CONNECT') return;
   if (serving.length === 0 || entry.resolution === DYNAMIC || enrolsByDefault(mesh, entry.namespace) !== true) return;
+  // before it no waypoint would race, either
+  if (serving.some(plane => atLeast(plane.release, '1.30') === false)) return;
   const binding = waypointOf(mesh, entry, 'service');
   if (binding.state !== 'none' && binding.state !== 'opted-out' && binding.state !== 'never') return;
   yield {
