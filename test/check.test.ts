@@ -161,6 +161,25 @@ test("values of Istio's charts are judged as settings, with their lines", async 
   await expect(check([], [], config, undefined, [{ chart: 'istod', file }])).rejects.toThrow('did you mean "istiod"');
 });
 
+test('several files of values for one chart are merged as helm does it, and each finding has the place of its file', async () => {
+  const config = { ...DEFAULT_CONFIG, declared: { ...DEFAULT_CONFIG.declared, istio: '1.31' } };
+  const env = (lines: string) => `pilot:\n  env:\n${lines}`;
+  const base = written('base.yaml', env('    METRIC_ROTATION_INTERVAL: 1m\n    PILOT_ENABLE_AMBIENT: maybe\n'));
+  const prod = written('prod.yaml', `# production\n${env('    PILOT_ENABLE_AMBIENT: "true"\n')}`);
+  const judged = async (...files: readonly string[]) => {
+    const charts = ['istiod', 'istio-discovery'];
+    const values = files.map((file, index) => ({ chart: charts[index % 2] ?? '', file }));
+    const { findings, notices } = await check([], [], config, undefined, values);
+    const found = findings.map(({ finding, position }) => [finding.finding, position?.file, position?.line]);
+    return { found, notices };
+  };
+  const rotation = ['setting-removed', base, 3];
+  expect(await judged(base, prod)).toMatchObject({ found: [rotation], notices: [] });
+  expect((await judged(prod, base)).found).toEqual([rotation, ['not-a-boolean', base, 4]]);
+  const wrong = written('wrong.yaml', `# later\n${env('    PILOT_ENABLE_AMBIENT: perhaps\n')}`);
+  expect((await judged(base, prod, wrong)).found).toEqual([rotation, ['not-a-boolean', wrong, 4]]);
+});
+
 test.each([
   ['', 'there are no values in it'],
   ['- a\n', ':1:1: this is no mapping, and not the values of a chart'],

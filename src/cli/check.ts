@@ -9,6 +9,7 @@ import { noticesOf } from '../engine/verdict.ts';
 import { record, same } from '../kube/json.ts';
 import { refKey, spoken } from '../kube/kind.ts';
 import { didYouMean } from '../kube/near.ts';
+import { pointerParts } from '../kube/patch.ts';
 import { GATEWAY } from '../mesh/kinds/gateways.ts';
 import { identify, project } from '../mesh/kinds.ts';
 import type { Change, Declared, Mesh } from '../mesh/mesh.ts';
@@ -41,7 +42,8 @@ objects does not matter. What is no Kubernetes object, such as the values of a H
 
   --state PATH        what the cluster holds already, such as the output of kubectl get -o yaml
   --istio RELEASE     the release of Istio where neither state nor manifests hold an istiod: 1.29
-  --values CHART=FILE values for one of Istio's charts (base, istiod, cni, ztunnel, gateway): judged as settings
+  --values CHART=FILE values for one of Istio's charts (base, istiod, cni, ztunnel, gateway): judged as settings;
+                      several of one chart are merged as by helm -f, the later before the earlier
   --namespace NS      the namespace of manifests that name none (default)
   --config FILE       waywarden.yaml
   --output FORMAT     text (the default) or json
@@ -110,6 +112,49 @@ function chartManifest({ chart, file }: ChartValues): Manifest {
   };
 }
 
+/** What helm makes of several files of values: mappings are merged, of anything else the later goes before. */
+function mergedValues(earlier: unknown, later: unknown): unknown {
+  const [under, over] = [record(earlier), record(later)];
+  if (under === undefined || over === undefined) return later;
+  const merged = new Map(Object.entries(under));
+  for (const [key, value] of Object.entries(over))
+    merged.set(key, merged.has(key) ? mergedValues(merged.get(key), value) : value);
+  return Object.fromEntries(merged);
+}
+
+/** The manifests of all values, one for each chart: what stands in several files has the place of the last of them. */
+function chartManifests(values: readonly ChartValues[]): readonly Manifest[] {
+  const charts = new Map<string, Manifest>();
+  for (const over of values.map(chartManifest)) {
+    const key = refKey(over.ref);
+    const under = charts.get(key);
+    charts.set(key, under === undefined ? over : layered(under, over));
+  }
+  return [...charts.values()];
+}
+
+function layered(under: Manifest, over: Manifest): Manifest {
+  const object = record(mergedValues(under.object, over.object)) ?? over.object;
+  return {
+    ...over,
+    object,
+    projection: project(over.ref.kind, over.ref.namespace, object),
+    position: pointer => (holds(over.object, pointer) ? over : under).position(pointer),
+  };
+}
+
+/** Whether something stands at a JSON pointer; lists are never merged, and so belong to one file as a whole. */
+function holds(object: unknown, pointer = ''): boolean {
+  let current = object;
+  for (const part of pointerParts(pointer)) {
+    if (Array.isArray(current)) return true;
+    const members = record(current);
+    if (members === undefined || !Object.hasOwn(members, part)) return false;
+    current = members[part];
+  }
+  return true;
+}
+
 const ADDRESS = { addresses: [{ type: 'IPAddress', value: '192.0.2.1' }] };
 
 /**
@@ -140,7 +185,7 @@ export async function check(
   const read = readManifests(paths, reading, namespace);
   const manifests = {
     ...read,
-    objects: [...read.objects, ...values.map(chartManifest)],
+    objects: [...read.objects, ...chartManifests(values)],
     files: read.files + values.length,
   };
   const known = readManifests(state, reading);
@@ -195,7 +240,7 @@ export async function check(
         .map(finding => located(finding, places)),
     ),
     notices: [...noticesOf(answer), ...twiceNotice([...twice.values()]), ...knowledgeNotice(after)],
-    objects: manifests.objects.length,
+    objects: read.objects.length + values.length,
     files: manifests.files,
     skipped: manifests.skipped,
   };
