@@ -68,6 +68,7 @@ function* unknownTemplate({ mesh, workload, injection, at }: Omit<Pods, 'native'
   const everywhere = injection.controlPlanes.every(plane =>
     lacks(missing).some(other => other.plane === plane && other.known),
   );
+  const holder = `${lacking.plane.namespace}/${injectorConfigMapName(lacking.plane)}`;
   yield {
     finding: 'injection-refused',
     key: `${TEMPLATES_ANNOTATION}=${missing}`,
@@ -75,7 +76,9 @@ function* unknownTemplate({ mesh, workload, injection, at }: Omit<Pods, 'native'
     fix:
       lacking.known && lacking.names.length > 0
         ? `${TEMPLATES_ANNOTATION}: ${lacking.names.join(' | ')}`
-        : `define templates in ConfigMap ${lacking.plane.namespace}/${injectorConfigMapName(lacking.plane)}${lacking.known ? ', which has none' : ''}`,
+        : lacking.known
+          ? `define templates in ConfigMap ${holder}, which has none`
+          : `correct the name, or define it in ConfigMap ${holder}`,
     evidence: knowing.map(({ plane, known }) => (known ? configMap(plane) : { ...configMap(plane), missing: true })),
     certain: injection.certain && everywhere,
     path: at('metadata', 'annotations', TEMPLATES_ANNOTATION),
