@@ -140,7 +140,11 @@ function bindingFinding(mesh: Mesh, subject: Meta, binding: Binding): Found | un
         because: `class ${gateway.className}`,
         evidence,
         effect: `Gateway ${name} has no HBONE listener on 15008: ambient clients cannot reach what names it as waypoint`,
-        fix: `name a waypoint in ${USE_WAYPOINT}, or give ${name} a listener HBONE on 15008`,
+        // a listener makes no waypoint of an ingress Gateway
+        fix:
+          as === 'waypoint'
+            ? `name a waypoint in ${USE_WAYPOINT}, or give ${name} a listener HBONE on 15008`
+            : `name a Gateway of class istio-waypoint in ${USE_WAYPOINT}`,
         certain,
       };
     }
