@@ -316,7 +316,8 @@ function templateState({ template }: Workload): InjectionState {
 
 function standingPlanes(mesh: Mesh, { template }: Workload): readonly ControlPlane[] {
   const planes = mesh.fact(controlPlanes);
-  let revision = template.labels[REVISION];
+  // istiod notes the revision that rendered the pod: on those of waypoints and Gateways it is all they say (files/waypoint.yaml)
+  let revision = template.labels[REVISION] ?? template.annotations[REVISION];
   const status = template.annotations[STATUS];
   try {
     if (status !== undefined) revision = text(at(JSON.parse(status) as unknown, 'revision')) ?? revision;
