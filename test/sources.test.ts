@@ -255,6 +255,12 @@ describe('bad input', () => {
       /^InputError: f\.yaml:1:1: aliases multiply/,
     ],
     [
+      'an alias within its own anchor',
+      'kind: Pod\nspec: &a { b: *a }\n',
+      'f.yaml',
+      /^InputError: f\.yaml:1:1: aliases multiply.* part of$/,
+    ],
+    [
       'flow lists nested 100,000 deep',
       `a: ${'['.repeat(100_000)}`,
       'f.yaml',

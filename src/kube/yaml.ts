@@ -130,10 +130,30 @@ export function readYaml(
     if (depthOfKeys(document.contents) > 0) return { error: 'a key is a mapping or a list' };
     const unsaid = noJson(document.contents);
     if (unsaid !== undefined) return { error: unsaid };
-    return { value: document.toJS({ maxAliasCount: 100 }) as unknown };
+    const value = document.toJS({ maxAliasCount: 100 }) as unknown;
+    return isCyclic(value) ? { error: 'an anchor is part of itself' } : { value };
   } catch (error) {
     return { error: error instanceof Error && MISTAKE.test(error.message) ? error.message : undefined };
   }
+}
+
+/**
+ * Whether a value is part of itself, by an alias within its own anchor (`a: &a { b: *a }`). Go refuses that, and whoever walks through it
+ * never ends. Each part is looked at once, however many aliases lead to it.
+ */
+export function isCyclic(value: unknown): boolean {
+  const within = new Set<object>();
+  const done = new Set<object>();
+  const walk = (part: unknown): boolean => {
+    if (typeof part !== 'object' || part === null || done.has(part)) return false;
+    if (within.has(part)) return true;
+    within.add(part);
+    for (const inner of Object.values(part)) if (walk(inner)) return true;
+    within.delete(part);
+    done.add(part);
+    return false;
+  };
+  return walk(value);
 }
 
 /** The value of a YAML text as Go reads it; undefined where it is no YAML, or not known to be. */

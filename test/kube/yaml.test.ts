@@ -90,3 +90,10 @@ test.each(Object.entries(HOSTILE))('%s are refused or read in time', (_, text) =
   const { user, system } = process.cpuUsage(started);
   expect((user + system) / 1000).toBeLessThan(3000);
 });
+
+test('what is part of itself by an alias is a mistake, as it is to Go: whoever walks through it never ends', () => {
+  for (const source of ['a: &a {b: *a}', '&a [*a]', 'a: &a {b: [{c: *a}]}']) {
+    expect(readYaml(source), source).toEqual({ error: expect.any(String) });
+  }
+  expect(yamlIn('a: &a {b: 1}\nc: [*a, *a]')?.value).toEqual({ a: { b: 1 }, c: [{ b: 1 }, { b: 1 }] });
+});

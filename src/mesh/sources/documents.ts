@@ -13,7 +13,7 @@ import {
   type Node as YamlNode,
 } from 'yaml';
 import { list, record, text } from '../../kube/json.ts';
-import { depthOfKeys } from '../../kube/yaml.ts';
+import { depthOfKeys, isCyclic } from '../../kube/yaml.ts';
 import { type JsonIndex, jsonList, jsonMembers, jsonMistakeOffset, jsonOffset } from './json-offsets.ts';
 import { plainScalar } from './scalars.ts';
 import { yamlList } from './yaml-list.ts';
@@ -140,11 +140,15 @@ function fromYaml(document: Document.Parsed, base: number, again: () => Document
   try {
     if (depthOfKeys(document.contents) > KEYS_IN_KEYS) throw new RangeError('keys in keys');
     repeated = repeatedKey(document.contents);
-    if (repeated === undefined) return { value: document.toJS({ maxAliasCount: ALIASES }) as unknown, offset };
+    if (repeated === undefined) {
+      const value = document.toJS({ maxAliasCount: ALIASES }) as unknown;
+      if (isCyclic(value)) throw new ReferenceError('an alias within its own anchor');
+      return { value, offset };
+    }
   } catch (error) {
     throw new UnreadableText(
       error instanceof ReferenceError
-        ? 'aliases multiply here beyond measure, or refer to nothing'
+        ? 'aliases multiply here beyond measure, or refer to nothing or to what they are part of'
         : 'nested too deeply',
       base + (document.contents?.range[0] ?? 0),
     );
