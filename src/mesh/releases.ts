@@ -187,11 +187,16 @@ function withoutImpostors(mesh: Mesh, seen: readonly ControlPlane[]): readonly C
   if (seen.length < 2) return seen;
   const injectors = [...mesh.list(WEBHOOKS)].filter(isInjector);
   return seen.filter(({ revision, namespace }) => {
-    const theirs = injectors.filter(({ labels }) => (labels['istio.io/rev'] || 'default') === revision);
+    // a tag is no other istiod's revision while its injector asks the one that it stands for
+    const theirs = injectors.filter(
+      ({ labels }) => (labels['istio.io/rev'] || 'default') === revision || labels['istio.io/tag'] === revision,
+    );
     const services = theirs.flatMap(({ webhooks }) => webhooks.map(({ service }) => service?.namespace));
     // one that is reached by its address may be anywhere
     if (services.includes(undefined) || services.includes(namespace)) return true;
-    return !seen.some(other => other.revision === revision && services.includes(other.namespace));
+    return !seen.some(
+      other => (other.revision === revision || other.tags.includes(revision)) && services.includes(other.namespace),
+    );
   });
 }
 
