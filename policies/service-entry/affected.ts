@@ -6,6 +6,7 @@ import { alters } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings, enrolsByDefault } from '../../src/mesh/enrolment.ts';
 import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
 import { GATEWAY, GATEWAY_CLASS } from '../../src/mesh/kinds/gateways.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import { SERVICE_ENTRY, type ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
@@ -13,7 +14,19 @@ import { hostKey } from '../../src/mesh/references.ts';
 import { controlPlanes, ztunnels } from '../../src/mesh/releases.ts';
 import { candidatesOf } from '../../src/mesh/waypoints.ts';
 
-export function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }) {
+interface Meshes {
+  readonly before: Mesh;
+  readonly after: Mesh;
+}
+
+/** The entries that a waypoint may serve. */
+function* servedBy(waypoint: Pick<Meta, 'namespace' | 'name'>, { before, after }: Meshes) {
+  for (const mesh of [before, after]) {
+    for (const { object } of candidatesOf(mesh, waypoint)) if (object.kind === SERVICE_ENTRY) yield ref(object);
+  }
+}
+
+export function* affected(change: Change, { before, after }: Meshes) {
   const { kind, namespace, name } = change.ref;
   // no policy is a part of the mesh
   if (kind === AUTHORIZATION_POLICY) {
@@ -48,10 +61,11 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
   } else if (kind === 'Service') {
     for (const entry of after.referring(refKey(change.ref), SERVICE_ENTRY)) yield ref(entry);
   } else if (kind === GATEWAY) {
-    for (const mesh of [before, after]) {
-      for (const { object } of candidatesOf(mesh, { namespace, name })) {
-        if (object.kind === SERVICE_ENTRY) yield ref(object);
-      }
-    }
+    yield* servedBy({ namespace, name }, { before, after });
+  }
+  if (everywhere || kind !== 'Namespace') return;
+  // its labels, by discoverySelectors, and its end decide about the waypoints in it, too
+  for (const mesh of [before, after]) {
+    for (const waypoint of mesh.list(GATEWAY, name)) yield* servedBy(waypoint, { before, after });
   }
 }

@@ -6,6 +6,7 @@ import type { Policy } from '../../src/engine/policy.ts';
 import { DEFAULT_SETTINGS } from '../../src/engine/settings.ts';
 import { refKey } from '../../src/kube/kind.ts';
 import { WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
+import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change } from '../../src/mesh/mesh.ts';
 import { overlay } from '../../src/mesh/overlay.ts';
@@ -21,7 +22,7 @@ const bruteForced = policies.map(bruteForce);
 
 interface Situation {
   readonly objects: readonly Manifest[];
-  readonly change: { readonly object: Manifest; readonly deleted: boolean };
+  readonly change: { readonly object: Manifest; readonly deleted: boolean; readonly terminates: boolean };
   readonly complete: boolean;
 }
 
@@ -43,7 +44,10 @@ function situation(seed: number): Situation {
       }
     }
   }
-  return withImpostor({ objects, change: { object, deleted }, complete: random.chance(0.85) }, random);
+  return withImpostor(
+    { objects, change: { object, deleted, terminates: seed % 2 === 0 }, complete: random.chance(0.85) },
+    random,
+  );
 }
 
 /** Now and then with a Deployment elsewhere that looks like the istiod that is there, and with what tells them apart changed. */
@@ -59,7 +63,18 @@ function withImpostor(found: Situation, random: Random): Situation {
   const objects = [...found.objects, impostor];
   if (random.chance(0.3)) return { ...found, objects };
   const object = injector !== undefined && random.chance(0.6) ? injector : impostor;
-  return { ...found, objects, change: { object, deleted: true } };
+  return { ...found, objects, change: { object, deleted: true, terminates: false } };
+}
+
+/** A Namespace that is deleted stays for a while, and what is in it goes: half of them are told of so. */
+function stateAfter(
+  { deleted, terminates }: Situation['change'],
+  changed: Meta,
+  before: Meta | undefined,
+): Pick<Change, 'after'> {
+  if (!deleted) return { after: changed };
+  const stays = before?.kind === 'Namespace' && terminates;
+  return stays ? { after: { ...before, terminating: true } } : {};
 }
 
 async function findingsOf(
@@ -73,7 +88,7 @@ async function findingsOf(
   const made: Change = {
     ref: { kind: changed.kind, namespace: changed.namespace, name: changed.name },
     ...(before === undefined ? {} : { before }),
-    ...(change.deleted ? {} : { after: changed }),
+    ...stateAfter(change, changed, before),
   };
   const answer = await difference({
     policies: judges,
