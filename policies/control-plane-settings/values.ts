@@ -51,8 +51,9 @@ function asHelm(value: unknown, quoted: (path: string) => boolean, path: readonl
 }
 
 /**
- * The manifest that stands for the values of a chart (the JSON of one values file, or of several merged by the caller): apply it like
- * any other. `quoted` tells of a text at a JSON pointer whether it is in quotes in the file. undefined where the chart is none of Istio's. One for each chart: two of one name replace each other.
+ * The manifest that stands for the values of a chart (the JSON of one values file): apply it like any other. `quoted` tells of a
+ * text at a JSON pointer whether it is in quotes in the file. undefined where the chart is none of Istio's. One for each chart: the
+ * caller merges several.
  */
 export function valuesManifest(
   chart: string,

@@ -16,14 +16,9 @@ import { enforcerOf, judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { AUTHORIZATION_POLICY, type AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { type ControlPlane, flag, meshConfigName, ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
+import { flag, meshConfigMaps, ownsRevision, rootNamespaces } from '../../src/mesh/releases.ts';
 import type { Found } from './findings.ts';
 import { isDryRun, type Owners } from './owners.ts';
-
-function configMapOf(plane: ControlPlane): readonly ObjectRef[] {
-  if (!plane.seen) return [];
-  return [{ kind: 'ConfigMap', namespace: plane.namespace, name: meshConfigName(plane.revision) }];
-}
 
 /**
  * The finding that a CUSTOM policy's provider is not defined, or that the enforcers, which stand in one namespace, cannot ask it;
@@ -57,7 +52,7 @@ function unknownProvider(
     about: 'provider',
     effect: `MeshConfig defines no external authorizer '${provider}': every request that these rules match is refused`,
     fix: `define '${provider}' under extensionProviders in MeshConfig, or correct provider.name`,
-    evidence: [...configMapOf(first), ...enforcers],
+    evidence: [...meshConfigMaps(first), ...enforcers],
     certain: certain && lacking.length === owners.all.length,
     path: '/spec/provider/name',
   };
@@ -136,7 +131,7 @@ function unreachedProvider(
       key: provider,
       about: 'provider',
       ...unreached(provider, authorizer, asked, namespace),
-      evidence: [...about, ...configMapOf(plane), ...enforcers],
+      evidence: [...about, ...meshConfigMaps(plane), ...enforcers],
       path: '/spec/provider/name',
     };
   }

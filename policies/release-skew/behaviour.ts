@@ -105,20 +105,24 @@ export function* onDestinationRule(
   };
 }
 
-/** True for an HTTPRoute with a rule that neither sends its requests anywhere nor redirects them. */
-export function hasRuleWithoutBackend({ rules }: Pick<Route, 'rules'>): boolean {
-  return rules.some(rule => rule.backends.length === 0 && !rule.redirects);
+/** The index of the first rule of an HTTPRoute that neither sends its requests anywhere nor redirects them; -1 where there is none. */
+function ruleWithoutBackend({ rules }: Route): number {
+  return rules.findIndex(({ backends, redirects }) => backends.length === 0 && !redirects);
+}
+
+export function hasRuleWithoutBackend(route: Route): boolean {
+  return ruleWithoutBackend(route) >= 0;
 }
 
 /** Without backends such a rule is answered 404 by 1.30, and 500, as the Gateway API wants it, by others (release notes of 1.30 and 1.31). */
 export function* onHttpRoute(subject: Route, { mesh }: CheckContext<unknown>): Iterable<Report<BehaviourId>> {
-  if (!hasRuleWithoutBackend(subject) || routeImplementation(mesh, subject) !== 'istio') return;
+  const index = ruleWithoutBackend(subject);
+  if (index < 0 || routeImplementation(mesh, subject) !== 'istio') return;
   const owners = ownersOf(mesh, subject);
   const is130 = ({ release }: (typeof owners)[number]) =>
     atLeast(release, '1.30') === true && atLeast(release, '1.31') === false;
   const [first] = owners;
   if (first === undefined || !owners.every(is130)) return;
-  const index = subject.rules.findIndex(rule => rule.backends.length === 0 && !rule.redirects);
   yield {
     finding: 'no-backend-status',
     key: 'backendRefs',

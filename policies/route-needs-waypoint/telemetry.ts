@@ -10,7 +10,7 @@ import type { AttachedConfig, SignalProvider } from '../../src/mesh/kinds/routin
 import { SERVICE_ENTRY } from '../../src/mesh/kinds/services.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { type ControlPlane, extensionProviders, meshConfigName, ownersOf } from '../../src/mesh/releases.ts';
+import { extensionProviders, meshConfigMaps, ownersOf } from '../../src/mesh/releases.ts';
 import { consumerNamespace, namersOf, servicesIn, waypointFor, waypointOf } from '../../src/mesh/waypoints.ts';
 import type { Id } from './policy.ts';
 
@@ -25,10 +25,6 @@ const LOST: Readonly<Record<SignalProvider['signal'], { readonly one: string; re
 
 /** Providers of one Telemetry that are reported: whoever mends these finds the others. */
 const EXAMPLES = 20;
-
-function configMapOf(plane: ControlPlane): readonly ObjectRef[] {
-  return plane.seen ? [{ kind: 'ConfigMap', namespace: plane.namespace, name: meshConfigName(plane.revision) }] : [];
-}
 
 /**
  * Providers that MeshConfig does not define. Where nobody else is asked for the signal it ends, also what the root namespace's
@@ -67,7 +63,7 @@ export function* unknownProviders(mesh: Mesh, subject: AttachedConfig): Iterable
       about: key,
       effect: `MeshConfig defines no extension provider '${name}': ${LOST[signal][goesOn ? 'one' : 'all']}`,
       fix: `define '${name}' under extensionProviders in MeshConfig, or correct the provider's name`,
-      evidence: configMapOf(lacking.plane),
+      evidence: meshConfigMaps(lacking.plane),
       path: pointer(...path),
     };
   }

@@ -1,6 +1,6 @@
 // Releases and settings of what runs the mesh: istiod, ztunnel, istio-cni, the nodes and the CRDs.
 import { at, record, records, text } from '../kube/json.ts';
-import { type GroupKind, splitGroupKind } from '../kube/kind.ts';
+import { type GroupKind, type ObjectRef, splitGroupKind } from '../kube/kind.ts';
 import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
 import { yamlIn } from '../kube/yaml.ts';
 import { CRD, type CustomResourceDefinition, WEBHOOKS, type WebhookConfiguration } from './kinds/cluster.ts';
@@ -129,6 +129,11 @@ function fromMeshConfig(meshConfig: unknown, istiodNamespace: string) {
 /** Name of the ConfigMap that a revision of istiod reads MeshConfig from: a suffix except for the default one (pilot/pkg/bootstrap/mesh.go). */
 export function meshConfigName(revision: string): string {
   return revision === 'default' || revision === '' ? 'istio' : `istio-${revision}`;
+}
+
+/** The ConfigMap of a control plane's MeshConfig, as evidence: none for one that is only declared. */
+export function meshConfigMaps({ seen, namespace, revision }: ControlPlane): readonly ObjectRef[] {
+  return seen ? [{ kind: 'ConfigMap', namespace, name: meshConfigName(revision) }] : [];
 }
 
 /** The second ConfigMap of MeshConfig that istiod reads, in its own namespace; undefined where it reads none. */
