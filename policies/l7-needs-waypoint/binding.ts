@@ -6,7 +6,7 @@ import type { TargetRef } from '../../src/mesh/kinds/security.ts';
 import type { Service, ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { type Binding, speaksHbone, waypointOf } from '../../src/mesh/waypoints.ts';
+import { allowingFix, type Binding, speaksHbone, waypointOf } from '../../src/mesh/waypoints.ts';
 import type { Found } from './findings.ts';
 import { keyOf, WAYPOINT_CLASS } from './shape.ts';
 
@@ -72,8 +72,8 @@ function unboundBecause(mesh: Mesh, name: string, binding: Binding): Unbound {
       return {
         effect: `${binding.why}: ${nowhere}`,
         fix:
-          binding.reason === 'AttachmentDenied'
-            ? `let allowedRoutes of ${waypoint} take this namespace (from: All, or a Selector)`
+          binding.reason === 'AttachmentDenied' && binding.gateway !== undefined
+            ? allowingFix(mesh, binding.gateway)
             : 'name a waypoint of this namespace in istio.io/use-waypoint',
         ...because,
       };

@@ -13,6 +13,7 @@ import { managedAs } from '../../src/mesh/managed.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast } from '../../src/mesh/releases.ts';
 import {
+  allowingFix,
   attach,
   type Binding,
   bindingLabels,
@@ -121,10 +122,7 @@ function bindingFinding(mesh: Mesh, subject: Meta, binding: Binding): Found | un
       finding: 'attachment-refused',
       ...common,
       effect: `${why}: ${direct(mesh, subject, waypoint)}`,
-      fix:
-        binding.reason === 'AttachmentDenied'
-          ? `let allowedRoutes of ${name} take this namespace (from: All, or a Selector)`
-          : 'name a waypoint of its own namespace',
+      fix: binding.reason === 'AttachmentDenied' ? allowingFix(mesh, gateway) : 'name a waypoint of its own namespace',
       evidence: [waypoint, ...(holder === undefined ? [] : [ref(holder)])],
       certain,
     };

@@ -8,6 +8,7 @@ import { GATEWAY, GATEWAY_CLASS, type Gateway, type Listener } from './kinds/gat
 import type { Meta } from './kinds/meta.ts';
 import { SERVICE_ENTRY, type Service, type ServiceEntry } from './kinds/services.ts';
 import { WORKLOADS, type Workload } from './kinds/workloads.ts';
+import { managedAs } from './managed.ts';
 import type { Mesh } from './mesh.ts';
 import { atLeast, type ControlPlane, discovers, flag, parseBool } from './releases.ts';
 
@@ -145,10 +146,9 @@ export function allowsNamespace(
   const from = listener?.from ?? 'Same';
   if (from === 'All') return { allowed: true, why: `${name} takes every namespace` };
   if (from !== 'Selector') {
-    return {
-      allowed: gateway.namespace === namespace,
-      why: `${name} takes its own namespace only (allowedRoutes from: ${from})`,
-    };
+    // what its other listeners allow does not count
+    const because = speaksHbone(mesh, gateway) ? `allowedRoutes from: ${from}` : 'it has no HBONE listener on 15008';
+    return { allowed: gateway.namespace === namespace, why: `${name} takes its own namespace only (${because})` };
   }
   const labels = mesh.get('Namespace', '', namespace)?.labels;
   const why = `the allowedRoutes selector of ${name} does not select namespace ${namespace}`;
@@ -156,6 +156,15 @@ export function allowsNamespace(
   if (listener?.selector === undefined) return { allowed: false, why };
   if (labels === undefined) return { allowed: 'unknown', why: `the labels of namespace ${namespace} are not known` };
   return { allowed: selects(listener.selector, labels), why };
+}
+
+/** What to do where a Gateway does not take a namespace, as a clause: a listener makes no waypoint of an ingress Gateway. */
+export function allowingFix(mesh: Mesh, gateway: Gateway): string {
+  const name = `${gateway.namespace}/${gateway.name}`;
+  if (speaksHbone(mesh, gateway)) return `let allowedRoutes of ${name} take this namespace (from: All, or a Selector)`;
+  return managedAs(mesh, gateway.className) === 'waypoint'
+    ? `give ${name} a listener HBONE on 15008 with allowedRoutes from: All (or a Selector)`
+    : `name a Gateway of class istio-waypoint in ${USE_WAYPOINT}`;
 }
 
 /** What MeshConfig `serviceEntryVisibility` (1.31) gives the ServiceEntries of a namespace, for one control plane. */
