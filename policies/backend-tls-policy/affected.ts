@@ -1,6 +1,6 @@
 // Which BackendTLSPolicies another object's change concerns.
 
-import { type GroupKind, type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type GroupKind, type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { alters } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { CRD, WEBHOOKS } from '../../src/mesh/kinds/cluster.ts';
@@ -51,6 +51,14 @@ function isEmpty(objects: Iterable<unknown>): boolean {
   return true;
 }
 
+/** The policies on whatever a Gateway of `mesh` sends to, or serves as a waypoint. */
+function* atGateway(mesh: Mesh, after: Mesh, gateway: ObjectRef) {
+  for (const object of mesh.referring(refKey(gateway))) {
+    if (ROUTES.has(object.kind)) yield* underRoute(after, object as Route);
+  }
+  for (const { object } of candidatesOf(mesh, gateway)) yield* onTarget(after, object);
+}
+
 export function* affected(change: Change, { before, after }: { before: Mesh; after: Mesh }): Iterable<ObjectRef> {
   if (isEmpty(after.list(BACKEND_TLS_POLICY))) return;
   const { kind, namespace, name } = change.ref;
@@ -82,12 +90,11 @@ export function* affected(change: Change, { before, after }: { before: Mesh; aft
     if (kind === 'Namespace') yield* after.list(BACKEND_TLS_POLICY, name);
     // whether proxies of their own call from a namespace decides whether its rules count
     for (const rule of after.list(DESTINATION_RULE, own)) yield* underRule(after, rule);
-    if (kind !== GATEWAY) return;
     for (const mesh of [before, after]) {
-      for (const object of mesh.referring(refKey(change.ref))) {
-        if (ROUTES.has(object.kind)) yield* underRoute(after, object as Route);
-      }
-      for (const { object } of candidatesOf(mesh, { namespace, name })) yield* onTarget(after, object);
+      if (kind === GATEWAY) yield* atGateway(mesh, after, change.ref);
+      // its labels, by discoverySelectors, and its end decide about the waypoints in it
+      if (kind === 'Namespace')
+        for (const gateway of mesh.list(GATEWAY, name)) yield* atGateway(mesh, after, ref(gateway));
     }
   }
 }

@@ -1,6 +1,6 @@
 // Which routes and attached configuration another object's change may concern.
 import { type ChangeContext, PAUSE } from '../../src/engine/policy.ts';
-import { type ObjectRef, refKey } from '../../src/kube/kind.ts';
+import { type ObjectRef, ref, refKey } from '../../src/kube/kind.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { ambient, cniSettings } from '../../src/mesh/enrolment.ts';
 import { DESTINATION_RULE, fullHost } from '../../src/mesh/kinds/destinationrules.ts';
@@ -98,6 +98,18 @@ function* atWaypointsOf(within: Within, object: Meta): Iterable<Step> {
   }
 }
 
+/** Those that a Gateway applies, or those who use it as their waypoint. */
+function* atGateway(within: Within, gateway: ObjectRef): Iterable<Step> {
+  yield* referring(within, refKey(gateway));
+  for (const namer of namersOf(within.mesh, gateway)) {
+    if (namer.kind === 'Namespace') yield* around(within, namer.name);
+    else if (namer.kind === 'Service' || namer.kind === SERVICE_ENTRY) {
+      yield* of(within, namer as Destination);
+      yield* inNamespace(within, namer.namespace);
+    }
+  }
+}
+
 /** Names the subjects of one Mesh that a change concerns. */
 function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iterable<Step> {
   const { kind, namespace, name } = change.ref;
@@ -106,6 +118,8 @@ function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iter
   if (kind === 'Namespace') {
     yield* around(within, name);
     yield* exportedTo(within, name);
+    // its labels, by discoverySelectors, and its end decide about the waypoints in it
+    for (const gateway of mesh.list(GATEWAY, name)) yield* atGateway(within, ref(gateway));
     for (const object of [change.before, change.after]) if (object !== undefined) yield* atWaypointsOf(within, object);
   } else if (kind === 'Service' || kind === SERVICE_ENTRY) {
     for (const object of [change.before, change.after]) {
@@ -125,16 +139,8 @@ function* concerned(mesh: Mesh, change: Change, subjects: readonly Kind[]): Iter
     yield* exportedTo(within, namespace);
     yield* inRoots(within, namespace);
   } else if (kind === GATEWAY) {
-    yield* referring(within, refKey(change.ref));
     yield* around(within, namespace);
-    for (const namer of namersOf(mesh, change.ref)) {
-      if (namer.kind === 'Namespace') yield* around(within, namer.name);
-      else if (namer.kind === 'Service' || namer.kind === SERVICE_ENTRY) {
-        yield* of(within, namer as Destination);
-        yield* inNamespace(within, namer.namespace);
-      }
-    }
-    yield* inRoots(within, namespace);
+    yield* atGateway(within, change.ref);
   } else if (kind === ISTIO_GATEWAY) {
     yield* referring(within, refKey(change.ref));
     // one anywhere tells that there is an ingress, which applies DestinationRules
