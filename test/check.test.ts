@@ -222,3 +222,37 @@ spec: { scaleTargetRef: { name: scaled }, ${least}maxReplicaCount: 6, triggers: 
   const none = written('scaled-from-none.yaml', scaled(''));
   expect(said(await check([none], [MESH], DEFAULT_CONFIG))).toMatchObject([expect.stringContaining('hpa-minimum-one')]);
 });
+
+test('what is said of several control planes does not depend on the order of the files', async () => {
+  const istiod = (revision: string, release: string) =>
+    written(
+      `istiod-${revision}.yaml`,
+      `apiVersion: apps/v1
+kind: Deployment
+metadata: { name: istiod-${revision}, namespace: istio-system, labels: { app: istiod, istio.io/rev: ${revision} } }
+spec:
+  selector: { matchLabels: { app: istiod, istio.io/rev: ${revision} } }
+  template:
+    metadata: { labels: { app: istiod, istio.io/rev: ${revision} } }
+    spec: { containers: [{ name: discovery, image: 'docker.io/istio/pilot:${release}', env: [{ name: REVISION, value: ${revision} }] }] }
+`,
+    );
+  const ztunnel = written(
+    'ztunnel-of-two.yaml',
+    `apiVersion: apps/v1
+kind: DaemonSet
+metadata: { name: ztunnel, namespace: istio-system, labels: { app: ztunnel } }
+spec:
+  selector: { matchLabels: { app: ztunnel } }
+  template:
+    metadata: { labels: { app: ztunnel } }
+    spec: { containers: [{ name: istio-proxy, image: 'docker.io/istio/ztunnel:1.28.3' }] }
+`,
+  );
+  const planes = [istiod('older', '1.30.5'), istiod('newer', '1.31.1')];
+  const texts = async (files: readonly string[]) =>
+    (await check(files, [], DEFAULT_CONFIG)).findings.map(({ finding }) => `${finding.effect} ${finding.fix}`);
+  const one = await texts([...planes, ztunnel]);
+  expect(one).toEqual([expect.stringContaining('behind istiod newer 1.31.1')]);
+  expect(await texts([ztunnel, ...planes.reverse()])).toEqual(one);
+});

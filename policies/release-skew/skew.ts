@@ -14,6 +14,11 @@ export type SkewId = 'data-plane-ahead' | 'more-than-one-minor' | 'order';
 /** By how many minor releases one is ahead of another. */
 const ahead = (one: Release, other: Release) => (one.major - other.major) * 1000 + one.minor - other.minor;
 
+const oldestFirst = (planes: readonly ControlPlane[]) =>
+  planes.toSorted((one, other) =>
+    one.release === undefined || other.release === undefined ? 0 : ahead(one.release, other.release),
+  );
+
 /** Part of the data plane that a workload is. */
 interface Part {
   readonly called: string;
@@ -70,7 +75,7 @@ export function* onDataPlane(workload: Workload, { mesh, stage }: CheckContext<u
   const evidence = (plane: ControlPlane) => (plane.deployment === undefined ? [] : [ref(plane.deployment)]);
 
   const behind = planes.filter(plane => plane.release !== undefined && ahead(release, plane.release) > 0);
-  const [first] = behind;
+  const [first] = oldestFirst(behind);
   if (first !== undefined) {
     yield {
       finding: 'data-plane-ahead',
@@ -84,7 +89,7 @@ export function* onDataPlane(workload: Workload, { mesh, stage }: CheckContext<u
     };
   }
   const far = planes.filter(plane => plane.release !== undefined && ahead(plane.release, release) > 1);
-  const [farthest] = far;
+  const [farthest] = oldestFirst(far).reverse();
   if (farthest !== undefined) {
     yield {
       finding: 'more-than-one-minor',

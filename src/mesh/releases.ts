@@ -205,6 +205,8 @@ function withoutImpostors(mesh: Mesh, seen: readonly ControlPlane[]): readonly C
   });
 }
 
+const byText = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
+
 /** Every control plane that is seen (istiod Deployments in any namespace) or declared in the configuration. */
 export const controlPlanes: Fact<readonly ControlPlane[]> = {
   name: 'controlPlanes',
@@ -220,6 +222,8 @@ export const controlPlanes: Fact<readonly ControlPlane[]> = {
       // pods and ReplicaSets of the same Deployment say nothing more
       if (workload.kind === 'Deployment.apps') seen.push(seenControlPlane(mesh, workload as Workload, tags));
     }
+    // what is said of them is not to depend on the order in which files or lists have them
+    seen.sort((one, other) => byText(one.revision, other.revision) || byText(one.namespace, other.namespace));
     const declared = mesh.declared.controlPlanes.map((plane): ControlPlane => {
       const release = plane.version === undefined ? undefined : parseRelease(plane.version);
       return {
