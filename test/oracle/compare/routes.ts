@@ -9,7 +9,7 @@ import { isKind } from '../../../src/mesh/kinds.ts';
 import { managedAs } from '../../../src/mesh/managed.ts';
 import type { Mesh } from '../../../src/mesh/mesh.ts';
 import { hostKey } from '../../../src/mesh/references.ts';
-import { ownersOf } from '../../../src/mesh/releases.ts';
+import { controlPlanes, discovers, ownersOf } from '../../../src/mesh/releases.ts';
 import { hasAddress, isExternalName, waypointOf } from '../../../src/mesh/waypoints.ts';
 import type { Manifest } from '../../harness/objects.ts';
 import { takesWaypoint, waypointIn } from '../observe.ts';
@@ -149,8 +149,13 @@ export const route: Comparison = function* (asked) {
     const kind = parent?.['group'] === '' ? 'Service' : parent?.['group'] === undefined ? 'Gateway' : 'ServiceEntry';
     const [only] = subject.parents;
     const destination = only === undefined ? undefined : destinationOf(mesh, only);
-    // istiod answers of parents that are there only, and not where a waypoint of another product is named
-    if (seen.stored.has(`${kind}/${namespace}/${text(parent?.['name'])}`) && !isForeign(mesh, destination, only)) {
+    const watched = mesh.fact(controlPlanes).some(plane => discovers(mesh, plane, namespace) !== false);
+    // istiod answers only of parents that it knows, and not where a waypoint of another product is named
+    if (
+      watched &&
+      seen.stored.has(`${kind}/${namespace}/${text(parent?.['name'])}`) &&
+      !isForeign(mesh, destination, only)
+    ) {
       const has = (finding: string) => reports.some(one => one.finding === finding);
       yield ['has a status', String(!has('parent-not-a-service') && !has('parent-is-waypoint')), String(answered)];
     }
