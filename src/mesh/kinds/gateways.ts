@@ -180,7 +180,7 @@ export interface BackendTlsPolicy extends Meta {
   readonly wellKnown?: string;
   readonly subjectAltNames: number;
   /** Of the spec: the version in which it is written is asked for at every change of it. */
-  readonly spec: number;
+  readonly specDigest: number;
 }
 
 export function backendTlsPolicy(kind: GroupKind, namespace: string, object: unknown): BackendTlsPolicy {
@@ -206,6 +206,6 @@ export function backendTlsPolicy(kind: GroupKind, namespace: string, object: unk
     })),
     ...(wellKnown === undefined ? {} : { wellKnown }),
     subjectAltNames: records(at(spec, 'validation', 'subjectAltNames')).length,
-    spec: fingerprint(spec),
+    specDigest: fingerprint(spec),
   };
 }

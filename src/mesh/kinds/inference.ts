@@ -18,7 +18,7 @@ export interface InferencePool extends Meta {
   readonly picker?: EndpointPicker;
   readonly targetPorts: readonly number[];
   /** Of the spec of a pool of the old group, in which everything that is changed is changed in vain. */
-  readonly spec?: number;
+  readonly specDigest?: number;
   /** Paths of fields of an earlier shape, as in V§1.3, with where they were seen. */
   readonly removedFields: readonly string[];
 }
@@ -80,7 +80,7 @@ export function inferencePool(kind: GroupKind, namespace: string, object: unknow
             ...(port === undefined ? {} : { port }),
           },
         }),
-    ...(kind === ALPHA_INFERENCE_POOL ? { spec: fingerprint(spec) } : {}),
+    ...(kind === ALPHA_INFERENCE_POOL ? { specDigest: fingerprint(spec) } : {}),
     targetPorts: list(at(spec, 'targetPorts')).flatMap(entry => number(at(entry, 'number')) ?? []),
     removedFields:
       kind === INFERENCE_POOL
