@@ -20,14 +20,16 @@ const one = fc.constantFrom;
 const namespaces = one('a', 'b');
 const names = one('x', 'y');
 
-const istiod = fc
-  .record({
-    release: one('1.27.1', '1.29.0', '1.31.0', 'latest'),
-    name: one('istiod', 'istiod-2'),
-    flag: one('true', 'false', ''),
-    revision: one('default', 'canary'),
-  })
-  .map(({ release, name, flag, revision }) => ({
+interface Plane {
+  readonly name: string;
+  readonly revision: string;
+  readonly flag: string;
+  readonly release?: string;
+}
+
+/** The Deployment of an istiod. */
+function plane({ name, revision, flag, release = '1.31.0' }: Plane) {
+  return {
     apiVersion: 'apps/v1',
     kind: 'Deployment',
     metadata: { name, namespace: 'istio-system', labels: { app: 'istiod', 'istio.io/rev': revision } },
@@ -48,7 +50,17 @@ const istiod = fc
         },
       },
     },
-  }));
+  };
+}
+
+const istiod = fc
+  .record({
+    release: one('1.27.1', '1.29.0', '1.31.0', 'latest'),
+    name: one('istiod', 'istiod-2'),
+    flag: one('true', 'false', ''),
+    revision: one('default', 'canary'),
+  })
+  .map(plane);
 const tag = one('default', 'canary').map(revision => ({
   apiVersion: 'admissionregistration.k8s.io/v1',
   kind: 'MutatingWebhookConfiguration',
@@ -212,32 +224,10 @@ function projected(value: unknown) {
   return project(id.kind, id.namespace, value);
 }
 
-const plane = (name: string, revision: string, flag: string) => ({
-  apiVersion: 'apps/v1',
-  kind: 'Deployment',
-  metadata: { name, namespace: 'istio-system' },
-  spec: {
-    template: {
-      metadata: { labels: { app: 'istiod', 'istio.io/rev': revision } },
-      spec: {
-        containers: [
-          {
-            name: 'discovery',
-            image: 'pilot:1.31.0',
-            env: [
-              { name: 'ENABLE_GATEWAY_API_INFERENCE_EXTENSION', value: flag },
-              { name: 'REVISION', value: revision },
-            ],
-          },
-        ],
-      },
-    },
-  },
-});
 /** Two revisions of which one reads pools, a Gateway, a route and its pool: so much seldom comes together by chance. */
 const REVISIONS = [
-  plane('istiod', 'default', 'true'),
-  plane('istiod-2', 'canary', 'false'),
+  plane({ name: 'istiod', revision: 'default', flag: 'true' }),
+  plane({ name: 'istiod-2', revision: 'canary', flag: 'false' }),
   { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'a' } },
   {
     apiVersion: `${GATEWAY_API}/v1`,
