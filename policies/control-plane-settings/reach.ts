@@ -14,11 +14,13 @@ import {
   atLeast,
   type ControlPlane,
   controlPlanes,
+  deploymentOf,
   discovers,
   istioReleases,
   meshConfigName,
   ownersOf,
   ownsRevision,
+  planeOf,
 } from '../../src/mesh/releases.ts';
 import type { Part } from './places.ts';
 
@@ -109,7 +111,7 @@ const selectsNothing = (item: string) =>
   item !== '' && !item.startsWith('*.') && !/^[a-z0-9]+\.[a-z0-9.-]+$/.test(item);
 
 export function* onIstiod(istiod: Workload, { mesh }: CheckContext<unknown>): Iterable<Report<ReachId>> {
-  const plane = mesh.fact(controlPlanes).find(({ deployment }) => deployment === istiod);
+  const plane = planeOf(mesh, istiod);
   if (plane === undefined || (plane.env[IGNORE] ?? plane.env[INCLUDE] ?? '') === '') return;
   const path = pointer(...templatePath(istiod.kind), 'spec', 'containers');
   if ((plane.env[IGNORE] ?? '') === '') {
@@ -196,7 +198,7 @@ export function* onIgnored(subject: Meta, { mesh }: CheckContext<unknown>): Iter
           ? 'istiod is told to ignore every Gateway: no waypoint is bound, and what this is for is enforced nowhere'
           : `istiod is told to ignore every ${splitGroupKind(kind).kind}: this one is not enforced`,
       fix: `take ${crd} out of ${IGNORE}`,
-      evidence: first.deployment === undefined ? [] : [ref(first.deployment)],
+      evidence: deploymentOf(first),
       because: `${IGNORE}=${first.env[IGNORE]}`,
       action: 'deny',
       certain: owners.every(plane => ignores(plane, crd) === true),

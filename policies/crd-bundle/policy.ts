@@ -1,12 +1,12 @@
 // CustomResourceDefinitions that the running Istio cannot work with, or that the API server cannot take.
 import * as z from 'zod';
 import { type CheckContext, definePolicy, PAUSE, type Report } from '../../src/engine/policy.ts';
-import { ref, splitGroupKind } from '../../src/kube/kind.ts';
+import { splitGroupKind } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import { CRD, type CustomResourceDefinition } from '../../src/mesh/kinds/cluster.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { type ControlPlane, controlPlanes, parseRelease } from '../../src/mesh/releases.ts';
+import { type ControlPlane, controlPlanes, deploymentOf, parseRelease } from '../../src/mesh/releases.ts';
 import { bundleOf, ignoresNewTlsRoute, olderThan, READINGS, readingOf } from './bundles.ts';
 
 const BUNDLE = 'gateway.networking.k8s.io/bundle-version';
@@ -27,7 +27,6 @@ function* onBundle(crd: CustomResourceDefinition, { mesh }: CheckContext<unknown
   const planes = planesOf(mesh);
   const bundle = bundleOf(crd.bundleVersion);
   const judged = planes.map(plane => ({ plane, reading: readingOf(crd.name, plane) }));
-  const evidence = (plane: (typeof planes)[number]) => (plane.deployment === undefined ? [] : [ref(plane.deployment)]);
 
   const starved = judged.filter(({ reading }) => {
     const { minimum } = reading ?? {};
@@ -45,7 +44,7 @@ function* onBundle(crd: CustomResourceDefinition, { mesh }: CheckContext<unknown
           ? `it says no bundle version, so Istio ${plane.release?.text} ignores every ${kind} without a status`
           : `Istio ${plane.release?.text} ignores every ${kind}: bundle ${crd.bundleVersion} is older than ${reading.minimum}`,
       fix: `install the Gateway API CRDs of ${reading.minimum} or newer, with their annotations`,
-      evidence: evidence(plane),
+      evidence: deploymentOf(plane),
       certain: starved.length === planes.length,
       path: pointer('metadata', 'annotations', BUNDLE),
     };
@@ -70,7 +69,7 @@ function* onBundle(crd: CustomResourceDefinition, { mesh }: CheckContext<unknown
         ? `Istio ${plane.release?.text} reads ${kind} ${reading.version} only, and fails at start where nobody serves it`
         : `Istio ${plane.release?.text} reads ${kind} ${reading.version} only: it ignores every ${kind} of this bundle`,
       fix: `keep a bundle that serves ${reading.version} until istiod is at ${successor(crd.name, reading.version)}`,
-      evidence: evidence(plane),
+      evidence: deploymentOf(plane),
       certain: unread.length === planes.length,
       path: pointer('spec', 'versions'),
     };

@@ -1,7 +1,7 @@
 // Namespaces and workloads that ask for both data planes at once.
 import * as z from 'zod';
 import { type CheckContext, definePolicy, matching, type PAUSE, type Report } from '../../src/engine/policy.ts';
-import { type ObjectRef, ref } from '../../src/kube/kind.ts';
+import type { ObjectRef } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { touchesControlPlane } from '../../src/mesh/changes.ts';
 import {
@@ -18,7 +18,7 @@ import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { Meta } from '../../src/mesh/kinds/meta.ts';
 import { templatePath, WORKLOAD_KINDS, type Workload, workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
-import { cniAgents } from '../../src/mesh/releases.ts';
+import { cniAgents, deploymentOf } from '../../src/mesh/releases.ts';
 
 type Id = 'both-modes' | 'revision-injects' | 'captured-twice' | 'injection-and-revision' | 'excluded-namespace';
 
@@ -73,7 +73,7 @@ function* onModes(subject: Namespace, mesh: Mesh): Iterable<Report<Id>> {
     key: 'modes',
     effect: `${REVISION}: ${labels[REVISION]} matches an injector webhook: pods get sidecars and are not captured`,
     fix: `put ${REVISION} on the waypoint Gateway instead, or add ${INJECTION}: disabled`,
-    evidence: plane?.deployment === undefined ? [] : [ref(plane.deployment)],
+    evidence: plane === undefined ? [] : deploymentOf(plane),
     path: labelPath(REVISION),
   };
 }

@@ -15,6 +15,7 @@ import {
   atLeast,
   type ControlPlane,
   controlPlanes,
+  deploymentOf,
   flag,
   type NodeAgent,
   ownersOf,
@@ -89,10 +90,7 @@ function* judgeDryRun(policy: AuthorizationPolicy, mesh: Mesh): Found {
   if (on && old.length === 0 && unknown.length === 0 && agents.length > 0) return;
   const reach = yield* reachOf(mesh, policy);
   if (reach === undefined) return;
-  const evidence = [
-    ...(reach.at === undefined ? [] : [reach.at]),
-    ...planes.flatMap(plane => (plane.deployment === undefined ? [] : [ref(plane.deployment)])),
-  ];
+  const evidence = [...(reach.at === undefined ? [] : [reach.at]), ...planes.flatMap(deploymentOf)];
   if (!on) {
     // where nobody knows whether ztunnel is there, nothing is lost yet
     if (!reach.certain) return;

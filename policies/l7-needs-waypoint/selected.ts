@@ -15,7 +15,7 @@ import { GATEWAY } from '../../src/mesh/kinds/gateways.ts';
 import type { AuthorizationPolicy } from '../../src/mesh/kinds/security.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
-import type { Mesh } from '../../src/mesh/mesh.ts';
+import { isTerminating, type Mesh } from '../../src/mesh/mesh.ts';
 import { atLeast } from '../../src/mesh/releases.ts';
 import { waypointOf } from '../../src/mesh/waypoints.ts';
 import type { Found, Search } from './findings.ts';
@@ -70,7 +70,7 @@ function* grouped(
     }
     // one of each is enough
     if (group.ztunnel !== undefined && (!needsEnvoy || group.envoy !== undefined)) continue;
-    if (mesh.get('Namespace', '', workload.namespace)?.terminating === true) continue;
+    if (isTerminating(mesh, workload.namespace)) continue;
     if (judgedByOwner(mesh, workload)) continue;
     note(mesh, group, workload, gatewaysHeed);
   }
@@ -188,7 +188,7 @@ function* unheedingAlone(
   for (const workload of mesh.workloads(labels, namespace)) {
     steps += 1;
     if (steps % 50 === 0) yield PAUSE;
-    if (mesh.get('Namespace', '', workload.namespace)?.terminating === true || judgedByOwner(mesh, workload)) continue;
+    if (isTerminating(mesh, workload.namespace) || judgedByOwner(mesh, workload)) continue;
     const pods = workload.template.labels;
     const ofIstio = pods[GATEWAY_NAME] !== undefined || pods[MANAGED] !== undefined;
     if (!ofIstio || !isUnheeding(workload, enforcerOf(mesh, workload).by, gatewaysHeed)) return 'others';

@@ -10,7 +10,7 @@ import { GATEWAY, type IstioGateway, type Route } from '../../src/mesh/kinds/gat
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
 import { managedAs } from '../../src/mesh/managed.ts';
 import type { Fact, Mesh } from '../../src/mesh/mesh.ts';
-import { atLeast, controlPlanes, flag, istioReleases, ownersOf } from '../../src/mesh/releases.ts';
+import { atLeast, controlPlanes, deploymentOf, flag, istioReleases, ownersOf } from '../../src/mesh/releases.ts';
 
 export type BehaviourId = 'gateway-not-merged' | 'retry-budget-default' | 'no-backend-status';
 
@@ -128,7 +128,7 @@ export function* onHttpRoute(subject: Route, { mesh }: CheckContext<unknown>): I
     key: 'backendRefs',
     effect: `rules[${index}] has no backendRefs: its requests are answered 404 by Istio 1.30, and 500 from 1.31 on`,
     fix: 'add backendRefs or a RequestRedirect, or do not rely on the status',
-    evidence: first.deployment === undefined ? [] : [ref(first.deployment)],
+    evidence: deploymentOf(first),
     because: `istiod ${first.release?.text}`,
     path: pointer('spec', 'rules', index),
   };

@@ -5,7 +5,7 @@ import { ref } from '../../src/kube/kind.ts';
 import { pointer } from '../../src/kube/patch.ts';
 import { type InjectorConfig, injectorConfigMapName, injectorConfigs } from '../../src/mesh/injection.ts';
 import { templatePath, type Workload } from '../../src/mesh/kinds/workloads.ts';
-import { compareRelease, controlPlanes } from '../../src/mesh/releases.ts';
+import { compareRelease, planeOf } from '../../src/mesh/releases.ts';
 
 /**
  * What a release gave the templates of pods that none before has (`SidecarTemplateData`, pkg/kube/inject/inject.go at 1.30 and 1.31): Go
@@ -37,7 +37,7 @@ export function* onInjector(
   istiod: Workload,
   { mesh, stage, request }: CheckContext<unknown>,
 ): Iterable<Report<'injector-ahead'>> {
-  const plane = mesh.fact(controlPlanes).find(({ deployment }) => deployment === istiod);
+  const plane = planeOf(mesh, istiod);
   if (plane?.release === undefined) return;
   const { release } = plane;
   const config = mesh.fact(injectorConfigs).get(plane);

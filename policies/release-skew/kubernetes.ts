@@ -1,7 +1,7 @@
 // Which Kubernetes releases a release of Istio runs on.
 import type { CheckContext, Report } from '../../src/engine/policy.ts';
 import type { Workload } from '../../src/mesh/kinds/workloads.ts';
-import { compareRelease, controlPlanes, kubelets, type Release } from '../../src/mesh/releases.ts';
+import { compareRelease, kubelets, planeOf, type Release } from '../../src/mesh/releases.ts';
 
 /**
  * The oldest Kubernetes that istioctl installs on (istioctl/pkg/install/k8sversion/version.go at each release) and the newest that the
@@ -32,7 +32,7 @@ export function* onKubernetes(
   istiod: Workload,
   { mesh, stage, request }: CheckContext<unknown>,
 ): Iterable<Report<'kubernetes-unsupported'>> {
-  const plane = mesh.fact(controlPlanes).find(({ deployment }) => deployment === istiod);
+  const plane = planeOf(mesh, istiod);
   const nodes = mesh.fact(kubelets);
   const newest = newestKubelet(nodes);
   if (plane?.release === undefined || newest === undefined) return;

@@ -7,7 +7,14 @@ import { judgedByOwner } from '../../src/mesh/enrolment.ts';
 import { injectionOf, isProxyImage, proxyOf } from '../../src/mesh/injection.ts';
 import { templatePath, type Workload } from '../../src/mesh/kinds/workloads.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import { type ControlPlane, cniAgents, controlPlanes, imageRelease, type Release } from '../../src/mesh/releases.ts';
+import {
+  type ControlPlane,
+  cniAgents,
+  controlPlanes,
+  deploymentOf,
+  imageRelease,
+  type Release,
+} from '../../src/mesh/releases.ts';
 
 export type SkewId = 'data-plane-ahead' | 'more-than-one-minor' | 'order';
 
@@ -72,7 +79,6 @@ export function* onDataPlane(workload: Workload, { mesh, stage }: CheckContext<u
   const { called, release, planes } = part;
   const action = part.sidecar ? ({ action: 'warn' } as const) : {};
   const path = pointer(...templatePath(workload.kind), 'spec', 'containers');
-  const evidence = (plane: ControlPlane) => (plane.deployment === undefined ? [] : [ref(plane.deployment)]);
 
   const behind = planes.filter(plane => plane.release !== undefined && ahead(release, plane.release) > 0);
   const [first] = oldestFirst(behind);
@@ -82,7 +88,7 @@ export function* onDataPlane(workload: Workload, { mesh, stage }: CheckContext<u
       key: 'skew',
       effect: `${called} ${release.text} is newer than ${name(first)}: a data plane ahead of istiod is not supported`,
       fix: `upgrade istiod to ${release.major}.${release.minor} first, or keep ${first.release?.major}.${first.release?.minor} here`,
-      evidence: evidence(first),
+      evidence: deploymentOf(first),
       certain: behind.length === planes.length,
       path,
       ...action,
@@ -96,7 +102,7 @@ export function* onDataPlane(workload: Workload, { mesh, stage }: CheckContext<u
       key: 'skew',
       effect: `${called} ${release.text} is more than one minor release behind ${name(farthest)}`,
       fix: `upgrade it to ${farthest.release?.major}.${farthest.release?.minor}, one minor release after the other`,
-      evidence: evidence(farthest),
+      evidence: deploymentOf(farthest),
       certain: far.length === planes.length,
       path,
       ...action,

@@ -1,9 +1,9 @@
 // What is known where a ServiceEntry is judged.
 import type { PAUSE, Report } from '../../src/engine/policy.ts';
-import { type ObjectRef, ref } from '../../src/kube/kind.ts';
+import type { ObjectRef } from '../../src/kube/kind.ts';
 import type { ServiceEntry } from '../../src/mesh/kinds/services.ts';
 import type { Mesh } from '../../src/mesh/mesh.ts';
-import type { ControlPlane } from '../../src/mesh/releases.ts';
+import { type ControlPlane, deploymentOf } from '../../src/mesh/releases.ts';
 
 export const DYNAMIC = 'DYNAMIC_DNS';
 
@@ -32,5 +32,4 @@ export interface Situation {
 }
 
 /** The Deployments of control planes, as evidence. */
-export const deployments = (planes: readonly ControlPlane[]): readonly ObjectRef[] =>
-  planes.flatMap(plane => (plane.deployment === undefined ? [] : [ref(plane.deployment)]));
+export const deployments = (planes: readonly ControlPlane[]): readonly ObjectRef[] => planes.flatMap(deploymentOf);

@@ -15,7 +15,7 @@ import {
 import { isOf } from '../../src/mesh/kinds.ts';
 import { deploymentName, type ManagedAs, managedAs, waypointPodLabels } from '../../src/mesh/managed.ts';
 import type { Change, Mesh } from '../../src/mesh/mesh.ts';
-import { controlPlanes, istiodNamespaces } from '../../src/mesh/releases.ts';
+import { controlPlanes, deploymentOf, istiodNamespaces } from '../../src/mesh/releases.ts';
 import { type Fault, mergeParameters, parametersOf, type Stopped } from './parameters.ts';
 import {
   classDefaults,
@@ -212,7 +212,7 @@ function* checkDefaults(configMap: ConfigMap, { mesh }: CheckContext<unknown>): 
       key: className,
       effect: `istiod reads defaults of a class in its own namespace only: these for ${className} are ignored`,
       fix: `create it in ${read.join(' or ')}, or name it in a Gateway's infrastructure.parametersRef`,
-      evidence: planes.flatMap(plane => (plane.deployment === undefined ? [] : [ref(plane.deployment)])),
+      evidence: planes.flatMap(deploymentOf),
       path: '/metadata/namespace',
     };
     return;

@@ -2,7 +2,6 @@
 // entries of the webhook configuration are never asked about it (docs/decisions/0004-break-glass-is-counted.md).
 import { ALLOWED } from '../engine/verdict.ts';
 import { texts } from '../kube/json.ts';
-
 import { clipped } from '../telemetry/logs.ts';
 import { type Answering, kindLabel, requestOf, responseText } from './answer.ts';
 import { type AdmissionRequest, kindOf } from './request.ts';

@@ -5,7 +5,7 @@ import { type ObjectRef, ref, refKey } from '../kube/kind.ts';
 import type { Meta } from '../mesh/kinds/meta.ts';
 import { WORKLOADS, type Workload } from '../mesh/kinds/workloads.ts';
 import { isKind } from '../mesh/kinds.ts';
-import type { Change, Mesh } from '../mesh/mesh.ts';
+import { type Change, isTerminating, type Mesh } from '../mesh/mesh.ts';
 import { concernedBy, deniersFirst } from './concerned.ts';
 import { actionOf, type Circumstances, compareActions, exemptionFor, inForce, milder } from './enforce.ts';
 import {
@@ -196,9 +196,7 @@ function marked(object: ObjectRef, mesh: Mesh): Finding['evidence'][number] {
 }
 
 function terminating(mesh: Mesh, object: Meta): boolean {
-  return (
-    object.terminating || (object.namespace !== '' && mesh.get('Namespace', '', object.namespace)?.terminating === true)
-  );
+  return object.terminating || (object.namespace !== '' && isTerminating(mesh, object.namespace));
 }
 
 /** The options of each policy, parsed once for each settings object. */

@@ -3,7 +3,7 @@
 import { at, number, record, records, text, texts } from '../kube/json.ts';
 import { type ObjectRef, ref, refKey } from '../kube/kind.ts';
 import { SERVICE_ENTRY, type Service, type ServiceEntry } from './kinds/services.ts';
-import type { Fact, Mesh } from './mesh.ts';
+import { type Fact, isTerminating, type Mesh } from './mesh.ts';
 import { hostKey, type ReferenceKey } from './references.ts';
 import { type ControlPlane, controlPlanes, discovers, ownsRevision } from './releases.ts';
 
@@ -121,10 +121,6 @@ function isVisible(to: readonly string[], own: string, namespace: string): boole
   return to.some(one => one === namespace || (one === '.' && own === namespace));
 }
 
-function isGoing(mesh: Mesh, namespace: string): boolean {
-  return mesh.get('Namespace', '', namespace)?.terminating === true;
-}
-
 /** True for a cluster with a name of its own: others of the mesh may have what this one has not. */
 function isOneOfSeveral({ env }: ControlPlane): boolean {
   return (env['CLUSTER_ID'] ?? 'Kubernetes') !== 'Kubernetes';
@@ -142,7 +138,7 @@ export function reachedFrom(mesh: Mesh, plane: ControlPlane, authorizer: Authori
   let unknown = false;
   const add = (object: Service | ServiceEntry) => {
     if (wanted !== undefined && object.namespace !== wanted) return;
-    if (isGoing(mesh, object.namespace) || found.has(object.namespace)) return;
+    if (isTerminating(mesh, object.namespace) || found.has(object.namespace)) return;
     const watched = discovers(mesh, plane, object.namespace);
     if (watched === 'unknown') unknown = true;
     if (watched !== false) found.set(object.namespace, object);

@@ -58,6 +58,11 @@ export interface Mesh {
   fact<T>(fact: Fact<T>): T;
 }
 
+/** Whether a namespace is being deleted, with all that is in it. False where it is not there, or nobody knows. */
+export function isTerminating(mesh: Pick<Mesh, 'get'>, namespace: string): boolean {
+  return mesh.get('Namespace', '', namespace)?.terminating === true;
+}
+
 /** One change of one object; `before` or `after` is undefined where it is created or deleted. */
 export interface Change {
   readonly ref: ObjectRef;

@@ -1,6 +1,6 @@
 // Releases and settings of what runs the mesh: istiod, ztunnel, istio-cni, the nodes and the CRDs.
 import { at, record, records, text } from '../kube/json.ts';
-import { type GroupKind, type ObjectRef, splitGroupKind } from '../kube/kind.ts';
+import { type GroupKind, type ObjectRef, ref, splitGroupKind } from '../kube/kind.ts';
 import { type LabelSelector, labelSelector, NO_STRINGS, type StringMap, selects } from '../kube/labels.ts';
 import { yamlIn } from '../kube/yaml.ts';
 import { CRD, type CustomResourceDefinition, WEBHOOKS, type WebhookConfiguration } from './kinds/cluster.ts';
@@ -240,6 +240,16 @@ export const controlPlanes: Fact<readonly ControlPlane[]> = {
     return [...withoutImpostors(mesh, seen), ...declared];
   },
 };
+
+/** The control plane that a Deployment of istiod is; undefined where it is none. */
+export function planeOf(mesh: Mesh, istiod: Workload): ControlPlane | undefined {
+  return mesh.fact(controlPlanes).find(({ deployment }) => deployment === istiod);
+}
+
+/** The Deployment of a control plane, as evidence: none for one that is only declared. */
+export function deploymentOf({ deployment }: Pick<ControlPlane, 'deployment'>): readonly ObjectRef[] {
+  return deployment === undefined ? [] : [ref(deployment)];
+}
 
 /** Whether a control plane watches a namespace: all of them, or those that a discovery selector selects (I§13). */
 export function discovers(mesh: Mesh, controlPlane: ControlPlane, namespace: string): boolean | 'unknown' {

@@ -9,7 +9,7 @@ import type { Meta } from './kinds/meta.ts';
 import { SERVICE_ENTRY, type Service, type ServiceEntry } from './kinds/services.ts';
 import { WORKLOADS, type Workload } from './kinds/workloads.ts';
 import { managedAs } from './managed.ts';
-import type { Mesh } from './mesh.ts';
+import { isTerminating, type Mesh } from './mesh.ts';
 import { atLeast, type ControlPlane, discovers, flag, parseBool } from './releases.ts';
 
 export const USE_WAYPOINT = 'istio.io/use-waypoint';
@@ -226,7 +226,7 @@ export function attach(
   if (gateway === 'absent') {
     return { state: 'pending', waypoint, why: `${name} does not exist`, certain: true, ...NOT_READY };
   }
-  if (mesh.get('Namespace', '', gateway.namespace)?.terminating === true) {
+  if (isTerminating(mesh, gateway.namespace)) {
     return { state: 'pending', waypoint, why: `${name} goes with its namespace`, certain: true, ...NOT_READY };
   }
   const ready = gateway.addresses > 0;
